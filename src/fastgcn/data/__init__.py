@@ -1,0 +1,1 @@
+"""Readers, registry, store and generator: everything that turns data into a `Graph`."""

@@ -1,0 +1,159 @@
+"""How a graph is laid out as named arrays: what a store writes and a fingerprint reads."""
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.lib import format as npy
+from scipy.sparse import csr_array
+
+from fastgcn.graph import Graph, Split
+from fastgcn.types import AnyArray, IntArray
+
+# Every array a store may hold; a store that names another is refused.
+ARRAY_NAMES = (
+    "indptr",
+    "indices",
+    "weights",
+    "features",
+    "features_indptr",
+    "features_indices",
+    "features_data",
+    "labels",
+    "train",
+    "val",
+    "test",
+    "node_ids",
+    "node_ids_text",
+    "node_ids_offsets",
+)
+
+
+class TextIds(Sequence[str]):
+    """String ids as one UTF-8 text and (n+1,) offsets, so that they can be memory-mapped.
+
+    >>> ids = TextIds.pack(["paper-1", "Zürich"])
+    >>> ids[1], len(ids)
+    ('Zürich', 2)
+    """
+
+    def __init__(self, text: AnyArray, offsets: IntArray) -> None:
+        self.text, self.offsets = text, offsets
+
+    @classmethod
+    def pack(cls, ids: Sequence[Any]) -> "TextIds":
+        encoded = [str(i).encode() for i in ids]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(e) for e in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"id {index} of {len(self)}")
+        index = int(index) % len(self)
+        return self.text[self.offsets[index] : self.offsets[index + 1]].tobytes().decode()
+
+
+def arrays_of(graph: Graph) -> dict[str, AnyArray]:
+    """The graph's arrays by name, in the dtypes a store has."""
+    arrays: dict[str, AnyArray] = {"indptr": graph.indptr, "indices": graph.indices}
+    if graph.weights is not None:
+        arrays["weights"] = graph.weights
+    arrays |= feature_arrays(graph.features)
+    if graph.labels is not None:
+        arrays["labels"] = graph.labels
+    arrays |= dict(graph.split.items())
+    if graph.node_ids is not None:
+        arrays |= id_arrays(graph.node_ids)
+    return arrays
+
+
+def feature_arrays(features: AnyArray | csr_array) -> dict[str, AnyArray]:
+    if isinstance(features, csr_array):
+        return {
+            "features_indptr": features.indptr.astype(np.int64, copy=False),
+            "features_indices": features.indices.astype(np.int32, copy=False),
+            "features_data": features.data,
+        }
+    return {"features": features}
+
+
+def id_arrays(ids: Sequence[Any]) -> dict[str, AnyArray]:
+    if isinstance(ids, TextIds):
+        return {"node_ids_text": ids.text, "node_ids_offsets": ids.offsets}
+    array = np.asarray(ids)
+    if array.dtype.kind in "iu":
+        return {"node_ids": array.astype(np.int64, copy=False)}
+    return id_arrays(TextIds.pack(ids))
+
+
+def graph_from(arrays: Mapping[str, AnyArray], n_features: int, **fields: Any) -> Graph:
+    """The graph of a store's arrays (the inverse of `arrays_of`), not checked again."""
+    if "features" in arrays:
+        features: AnyArray | csr_array = arrays["features"]
+    else:
+        features = csr_array(
+            tuple(arrays[f"features_{part}"] for part in ("data", "indices", "indptr")),
+            shape=(len(arrays["indptr"]) - 1, n_features),
+        )
+    if "node_ids_text" in arrays:
+        fields["node_ids"] = TextIds(arrays["node_ids_text"], arrays["node_ids_offsets"])
+    elif "node_ids" in arrays:
+        fields["node_ids"] = arrays["node_ids"]
+    return Graph.trusted(
+        indptr=arrays["indptr"],
+        indices=arrays["indices"],
+        weights=arrays.get("weights"),
+        features=features,
+        labels=arrays.get("labels"),
+        split=Split(arrays["train"], arrays["val"], arrays["test"]),
+        **fields,
+    )
+
+
+def fingerprint(graph: Graph) -> str:
+    """A name for the graph's content: equal for equal arrays, in memory or in a store."""
+    if graph.stored_fingerprint is not None:
+        return graph.stored_fingerprint
+    return combined({name: npy_sha256(array) for name, array in arrays_of(graph).items()})
+
+
+def combined(checksums: Mapping[str, str]) -> str:
+    text = "".join(f"{name} {checksums[name]}\n" for name in sorted(checksums))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """The bytes that `numpy.save` writes before a C-ordered array of this kind."""
+    buffer = io.BytesIO()
+    descr = npy.dtype_to_descr(dtype)
+    npy.write_array_header_1_0(
+        buffer, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
+    return buffer.getvalue()
+
+
+def npy_sha256(array: AnyArray) -> str:
+    """The SHA-256 of the file that `numpy.save` makes of `array`."""
+    digest = hashlib.sha256(npy_header(array.dtype, array.shape))
+    for part in raw_bytes(array):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def raw_bytes(array: AnyArray, chunk: int = 1 << 26) -> Iterator[memoryview]:
+    """The array's bytes in C order, in pieces of at most `chunk` bytes."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for start in range(0, flat.size, chunk):
+        yield memoryview(flat[start : start + chunk])

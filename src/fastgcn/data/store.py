@@ -1,0 +1,310 @@
+"""The store: a folder of `.npy` arrays and a `graph.json` that opens without being read.
+
+A store is written beside its final place and renamed into it as the last step, so a folder
+under the asked name is whole; what a killed import leaves behind has no `graph.json` and
+does not open.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from fastgcn._version import __version__
+from fastgcn.csr import Cleaning
+from fastgcn.data.layout import (
+    ARRAY_NAMES,
+    arrays_of,
+    combined,
+    graph_from,
+    npy_header,
+    raw_bytes,
+)
+from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.graph import Graph
+from fastgcn.types import AnyArray
+
+SCHEMA = 1
+MANIFEST = "graph.json"
+_KIND = "fastgcn-store"
+
+
+class StoreWriter:
+    """Writes a store; use as a context manager. Nothing is left behind if it fails.
+
+    >>> with StoreWriter(folder) as writer:                                # doctest: +SKIP
+    ...     writer.put("indptr", indptr)
+    ...     rows = writer.create("features", (n, 602), np.float32)
+    ...     rows[:1000] = ...
+    ...     writer.finish(name="mine", directed=False, n_features=602, n_classes=41)
+    """
+
+    def __init__(self, out: str | os.PathLike[str], *, force: bool = False) -> None:
+        self.out = Path(out)
+        self._force = force
+        self._finished = False
+        if self.out.exists() and not force:
+            raise InputError(f"{self.out} exists already; choose another folder or pass --force")
+        if self.out.exists() and not _replaceable(self.out):
+            raise InputError(f"{self.out} is not a fastgcn store and will not be overwritten")
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(
+            tempfile.mkdtemp(prefix=f".{self.out.name}.partial-", dir=self.out.parent)
+        )
+        self.folder.chmod(0o777 & ~_umask())
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._finished:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise InputError(
+                f"could not write {self.out}: {os.strerror(error.errno or 0)}; "
+                "free some space or choose another place; nothing was left behind"
+            ) from error
+
+    def path(self, name: str) -> Path:
+        assert name in ARRAY_NAMES, name
+        return self.folder / f"{name}.npy"
+
+    def put(self, name: str, array: AnyArray) -> None:
+        """Write a whole array."""
+        with self.path(name).open("wb") as file:
+            file.write(npy_header(array.dtype, array.shape))
+            for part in raw_bytes(array):
+                file.write(part)
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> AnyArray:
+        """A writable memory map to be filled in; its space is reserved at once.
+
+        Reserving turns a full disk into an error here; writing through a map over a file
+        with holes would end the process instead.
+        """
+        header = npy_header(np.dtype(dtype), shape)
+        size = len(header) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        with self.path(name).open("wb") as file:
+            file.write(header)
+            file.flush()
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+        if size == len(header):
+            return np.empty(shape, dtype)
+        return np.memmap(self.path(name), dtype, "r+", offset=len(header), shape=shape)
+
+    def stream(self, name: str, dtype: Any) -> "_Stream":
+        """A 1-D array written piece by piece, of a length known only at the end."""
+        return _Stream(self.path(name), np.dtype(dtype))
+
+    def finish(
+        self,
+        *,
+        name: str,
+        directed: bool,
+        n_features: int,
+        n_classes: int,
+        class_names: tuple[str, ...] | None = None,
+        cleaned: Cleaning | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the manifest and move the folder to its final place."""
+        cleaned = cleaned or Cleaning()
+        arrays = {f.stem: f for f in sorted(self.folder.glob("*.npy"))}
+        with ThreadPoolExecutor() as pool:  # hashing releases the GIL
+            sums = dict(zip(arrays, pool.map(_file_sha256, arrays.values()), strict=True))
+        headers = {n: np.load(f, mmap_mode="r", allow_pickle=False) for n, f in arrays.items()}
+        manifest = {
+            "kind": _KIND,
+            "schema": SCHEMA,
+            "name": name,
+            "nodes": len(headers["indptr"]) - 1,
+            "stored_edges": len(headers["indices"]),
+            "directed": directed,
+            "features": n_features,
+            "classes": n_classes,
+            "class_names": None if class_names is None else list(class_names),
+            "cleaned": {f: getattr(cleaned, f) for f in cleaned.__dataclass_fields__},
+            "provenance": {"fastgcn": __version__, **(provenance or {})},
+            "fingerprint": combined(sums),
+            "arrays": {
+                n: {"dtype": a.dtype.str, "shape": list(a.shape), "sha256": sums[n]}
+                for n, a in headers.items()
+            },
+        }
+        (self.folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False))
+        if self._force and self.out.exists():
+            shutil.rmtree(self.out)
+        self.folder.rename(self.out)
+        self._finished = True
+
+
+class _Stream:
+    """Appends to a `.npy` file and writes its true length into the header when closed."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self._file = path.open("wb")
+        self._dtype = dtype
+        self.length = 0
+        # numpy pads headers so that the first axis can grow in place.
+        self._room = len(npy_header(dtype, (0,)))
+        self._file.write(b"\0" * self._room)
+
+    def write(self, part: AnyArray) -> None:
+        self._file.write(np.ascontiguousarray(part, dtype=self._dtype).data)
+        self.length += len(part)
+
+    def __enter__(self) -> "_Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        header = npy_header(self._dtype, (self.length,))
+        assert len(header) == self._room, "the header must keep its length"
+        with contextlib.closing(self._file):
+            self._file.seek(0)
+            self._file.write(header)
+
+
+def save(graph: Graph, out: str | os.PathLike[str], *, force: bool = False, **provenance: Any) -> None:
+    """Write `graph` to the store folder `out`."""
+    with StoreWriter(out, force=force) as writer:
+        for name, array in arrays_of(graph).items():
+            writer.put(name, array)
+        writer.finish(
+            name=graph.name,
+            directed=bool(graph.directed),
+            n_features=graph.n_features,
+            n_classes=graph.n_classes,
+            class_names=None if graph.class_names is None else tuple(graph.class_names),
+            cleaned=graph.cleaned,
+            provenance=provenance,
+        )
+
+
+def is_store(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
+def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph:
+    """Open a store memory-mapped; `verify` also reads every array and compares checksums."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    arrays = {name: _open_array(folder, name, entry) for name, entry in manifest["arrays"].items()}
+    _belong_together(folder, manifest, arrays)
+    if verify:
+        for name, entry in manifest["arrays"].items():
+            if _file_sha256(folder / f"{name}.npy") != entry["sha256"]:
+                raise FormatError(f"{folder}/{name}.npy is damaged: its checksum has changed")
+    return graph_from(
+        arrays,
+        n_features=manifest["features"],
+        class_names=manifest["class_names"] and tuple(manifest["class_names"]),
+        directed=manifest["directed"],
+        name=manifest["name"],
+        cleaned=Cleaning(**manifest["cleaned"]),
+        stored_fingerprint=manifest["fingerprint"],
+    )
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The parsed `graph.json` of a store, checked to be one we understand."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise MissingFileError(f"{folder} is not a fastgcn store: it has no {MANIFEST}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FormatError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("kind") != _KIND:
+        raise FormatError(f"{path} does not describe a fastgcn store")
+    if manifest.get("schema") != SCHEMA:
+        raise FormatError(
+            f"{folder} has store schema {manifest.get('schema')}, this version reads {SCHEMA}; "
+            "import the data again or use a matching fastgcn"
+        )
+    required = ("arrays", "features", "class_names", "directed", "name", "cleaned", "fingerprint")
+    missing = [key for key in required if key not in manifest]
+    if missing:
+        raise FormatError(f"{path} lacks {', '.join(missing)}; import the data again")
+    unknown = set(manifest["arrays"]) - set(ARRAY_NAMES)
+    if unknown:
+        raise FormatError(f"{path} names an array that no store has: {sorted(unknown)[0]!r}")
+    return manifest
+
+
+def _open_array(folder: Path, name: str, entry: Mapping[str, Any]) -> AnyArray:
+    path = folder / f"{name}.npy"
+    try:
+        # numpy cannot map an array without elements.
+        mode = None if 0 in entry["shape"] else "r"
+        array: AnyArray = np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
+    except FileNotFoundError:
+        raise FormatError(f"{folder} is damaged: {path.name} is missing") from None
+    except (ValueError, EOFError) as error:
+        raise FormatError(f"{path} is damaged: {error}") from None
+    if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
+        raise FormatError(
+            f"{path} is damaged: {MANIFEST} says {entry['dtype']} {entry['shape']}, "
+            f"the file holds {array.dtype.str} {list(array.shape)}"
+        )
+    return array
+
+
+def _belong_together(
+    folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]
+) -> None:
+    """What can be checked without reading the arrays: that their lengths agree."""
+    for name in ("indptr", "indices", "train", "val", "test"):
+        if name not in arrays:
+            raise FormatError(f"{folder} is damaged: {MANIFEST} does not list {name}")
+    n = len(arrays["indptr"]) - 1
+    rows = {
+        "features": n,
+        "features_indptr": n + 1,
+        "labels": n,
+        "node_ids": n,
+        "node_ids_offsets": n + 1,
+        "weights": len(arrays["indices"]),
+    }
+    for name, expected in rows.items():
+        if name in arrays and len(arrays[name]) != expected:
+            raise FormatError(
+                f"{folder} is damaged: {name} has {len(arrays[name])} rows instead of {expected}"
+            )
+    if arrays["indptr"][-1] != len(arrays["indices"]):
+        raise FormatError(f"{folder} is damaged: indptr and indices do not belong together")
+    if "features" not in arrays and "features_data" not in arrays:
+        raise FormatError(f"{folder} is damaged: {MANIFEST} lists no features")
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _replaceable(folder: Path) -> bool:
+    return is_store(folder) or (folder.is_dir() and not any(folder.iterdir()))
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+

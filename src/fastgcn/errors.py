@@ -1,0 +1,42 @@
+"""The one family of errors that users see: their input, named, with the way to fix it.
+
+The command line prints such an error as one sentence and exits non-zero; anything
+else that escapes is a bug of ours and keeps its traceback.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class FastGCNError(Exception):
+    """Base of every error that is the caller's to fix."""
+
+
+class InputError(FastGCNError, ValueError):
+    """Data or an argument is not what it must be."""
+
+
+class FormatError(InputError):
+    """A file or folder is not in the format it was read as."""
+
+
+class UnsafeFileError(FormatError):
+    """A file asks for code to be run while it is read, and was refused."""
+
+
+class MissingFileError(FastGCNError, FileNotFoundError):
+    """A file or folder that is needed is not there."""
+
+
+class DownloadError(FastGCNError, OSError):
+    """A download failed, or what came is not what was published."""
+
+
+class MissingDependencyError(FastGCNError, ImportError):
+    """An optional library is needed for what was asked."""
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """The `, did you mean ...?` part of a message, empty where nothing is near."""
+    close = get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,89 @@
+"""Progress for anything that takes more than a second: a bar on a terminal, lines elsewhere.
+
+The library is silent unless standard error is a terminal; the command line calls
+`plain_lines()` so that logs and pipes see progress too.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_DELAY = 1.0  # seconds before anything is shown
+_LINE_EVERY = 5.0  # seconds between plain lines
+
+_plain = False
+
+
+def plain_lines(on: bool = True) -> None:
+    """Print plain progress lines where standard error is not a terminal."""
+    global _plain
+    _plain = on
+
+
+@contextmanager
+def progress(what: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
+    """Show how far `what` is; the caller adds what it has done, in units of `total`.
+
+    >>> with progress("Sorting edges", 10, "buckets") as advance:
+    ...     for _ in range(10):
+    ...         advance(1)
+    """
+    show = _Bar if sys.stderr.isatty() else _Lines if _plain else None
+    if show is None:
+        yield lambda done: None
+        return
+    display = show(what, total, unit)
+    try:
+        yield display.advance
+    finally:
+        display.close()
+
+
+class _Lines:
+    def __init__(self, what: str, total: int, unit: str) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.done = 0
+        self.next_line = time.monotonic() + _DELAY
+
+    def advance(self, done: int) -> None:
+        self.done += done
+        if time.monotonic() >= self.next_line:
+            self.next_line = time.monotonic() + _LINE_EVERY
+            share = self.done / max(self.total, 1)
+            print(
+                f"{self.what}: {share:.0%} ({self.done:,} of {self.total:,} {self.unit})".rstrip(),
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def close(self) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, what: str, total: int, unit: str) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.done = 0
+        self.start = time.monotonic()
+        self.bar: object | None = None
+
+    def advance(self, done: int) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self.done += done
+        if self.bar is None:
+            if time.monotonic() - self.start < _DELAY:
+                return
+            self.bar = Progress(console=Console(stderr=True), transient=True)
+            self.bar.start()
+            self.task = self.bar.add_task(self.what, total=self.total)
+        assert isinstance(self.bar, Progress)
+        self.bar.update(self.task, completed=self.done)
+
+    def close(self) -> None:
+        from rich.progress import Progress
+
+        if isinstance(self.bar, Progress):
+            self.bar.stop()
