@@ -160,9 +160,7 @@ def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
     return ids
 
 
-def labels(
-    values: Any, n: int, class_names: Sequence[str] | None
-) -> IntArray | BoolArray | None:
+def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray | BoolArray | None:
     """(n,) int64 with -1 for none, or (n, C) bool; in range of `class_names` where given."""
     if values is None:
         return None

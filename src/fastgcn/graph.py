@@ -239,5 +239,3 @@ class Graph:
         from fastgcn.data import convert
 
         return convert.to_pyg(self)
-
-

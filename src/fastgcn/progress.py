@@ -31,7 +31,7 @@ def progress(what: str, total: int, unit: str = "") -> Iterator[Callable[[int], 
     """
     show = _Bar if sys.stderr.isatty() else _Lines if _plain else None
     if show is None:
-        yield lambda done: None
+        yield lambda _: None
         return
     display = show(what, total, unit)
     try:

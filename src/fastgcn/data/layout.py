@@ -138,9 +138,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """The bytes that `numpy.save` writes before a C-ordered array of this kind."""
     buffer = io.BytesIO()
     descr = npy.dtype_to_descr(dtype)
-    npy.write_array_header_1_0(
-        buffer, {"descr": descr, "fortran_order": False, "shape": shape}
-    )
+    npy.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
     return buffer.getvalue()
 
 

@@ -182,7 +182,9 @@ class _Stream:
             self._file.write(header)
 
 
-def save(graph: Graph, out: str | os.PathLike[str], *, force: bool = False, **provenance: Any) -> None:
+def save(
+    graph: Graph, out: str | os.PathLike[str], *, force: bool = False, **provenance: Any
+) -> None:
     """Write `graph` to the store folder `out`."""
     with StoreWriter(out, force=force) as writer:
         for name, array in arrays_of(graph).items():
@@ -207,7 +209,7 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
     folder = Path(folder)
     manifest = read_manifest(folder)
     arrays = {name: _open_array(folder, name, entry) for name, entry in manifest["arrays"].items()}
-    _belong_together(folder, manifest, arrays)
+    _belong_together(folder, arrays)
     if verify:
         for name, entry in manifest["arrays"].items():
             if _file_sha256(folder / f"{name}.npy") != entry["sha256"]:
@@ -267,9 +269,7 @@ def _open_array(folder: Path, name: str, entry: Mapping[str, Any]) -> AnyArray:
     return array
 
 
-def _belong_together(
-    folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]
-) -> None:
+def _belong_together(folder: Path, arrays: Mapping[str, AnyArray]) -> None:
     """What can be checked without reading the arrays: that their lengths agree."""
     for name in ("indptr", "indices", "train", "val", "test"):
         if name not in arrays:
@@ -307,4 +307,3 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
-

@@ -1,0 +1,3 @@
+from fastgcn.cli import main
+
+main()

@@ -1,0 +1,74 @@
+"""The command line: a thin skin over the library.
+
+Commands import what they need when they run, so that `fastgcn --help` is quick.
+"""
+
+import errno
+import os
+import sys
+
+import typer
+
+from fastgcn._version import __version__
+from fastgcn.cli import data
+from fastgcn.errors import FastGCNError
+from fastgcn.progress import plain_lines
+
+app = typer.Typer(
+    name="fastgcn",
+    help="Train graph convolutional networks by layer-wise importance sampling (FastGCN).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("info")(data.info)
+app.command("import")(data.import_)
+app.command("generate")(data.generate)
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"fastgcn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    plain_lines()
+
+
+def main() -> None:
+    """Run the command; a user's mistake becomes one sentence on stderr and exit code 1."""
+    try:
+        app()
+    except FastGCNError as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except MemoryError as error:
+        _fail(
+            f"out of memory: {error or 'an allocation failed'}; "
+            "close other programs or lower the sizes"
+        )
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS,
+                           errno.EISDIR, errno.ENOTDIR, errno.EDQUOT, errno.EFBIG, errno.EIO,
+                           errno.ENAMETOOLONG):  # fmt: skip
+            where = f"{error.filename}: " if error.filename else ""
+            _fail(f"{where}{error.strerror}")
+        raise
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    print("Error: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(1)

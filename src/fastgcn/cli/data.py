@@ -1,0 +1,196 @@
+"""Commands that bring graphs in and describe them: info, import, generate."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fastgcn.cli.output import console, emit_json, say, show_table, size
+from fastgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from fastgcn.graph import Graph
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+SplitName = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        help="Which split: full, authors or public for Planetoid data; random (60/20/20, "
+        "stratified by class) for any.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of a random split.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write the store to.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a store that is there already.")]
+
+
+def load_graph(data: str, split: str | None = None, seed: int | None = None) -> "Graph":
+    """`fastgcn.load` with the options that were given on the command line."""
+    from fastgcn.data.load import load
+
+    options: dict[str, Any] = {"split": split, "seed": seed}
+    return load(data, **{key: value for key, value in options.items() if value is not None})
+
+
+def info(
+    data: Annotated[str, typer.Argument(help="A data set's name, a folder or a file.")],
+    split: SplitName = None,
+    seed: Seed = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read a store whole and compare its checksums.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Describe a graph: counts, degrees, classes, split, homophily, memory, what was cleaned."""
+    from fastgcn.data.store import is_store, open_store
+    from fastgcn.info import describe
+
+    if verify:
+        if not is_store(Path(data)):
+            raise InputError(f"--verify reads a store's checksums, and {data} is not a store")
+        open_store(data, verify=True)
+        say("All checksums match.")
+    facts = describe(load_graph(data, split, seed))
+    if json:
+        emit_json(facts)
+    else:
+        _show_facts(facts)
+
+
+def _show_facts(facts: dict[str, Any]) -> None:
+    kind = "directed" if facts["directed"] else "undirected"
+    kind += ", weighted" if facts["weighted"] else ""
+    degree, cleaned = facts["degree"], facts["cleaned"]
+    homophily = facts["homophily"]
+    rows = [
+        ("nodes", f"{facts['nodes']:,}"),
+        (f"edges ({kind})", f"{facts['edges']:,}"),
+        (f"features ({facts['features_kind']})", f"{facts['features']:,}"),
+        ("classes" + (" (multi-label)" if facts["multilabel"] else ""), facts["classes"]),
+        ("split (train / val / test)", " / ".join(f"{k:,}" for k in facts["split"].values())),
+        (
+            "degree (min / median / mean / max)",
+            f"{degree['min']:,} / {degree['median']:g} / {degree['mean']:.1f} / {degree['max']:,}",
+        ),
+        ("nodes without an edge", f"{facts['isolated_nodes']:,}"),
+        ("nodes without a label", f"{facts['unlabelled_nodes']:,}"),
+        ("edges within a class (homophily)", "-" if homophily is None else f"{homophily:.3f}"),
+        ("memory", size(facts["memory_bytes"])),
+        (
+            "cleaned: self loops / repeated edges / zero weights",
+            " / ".join(f"{cleaned[k]:,}" for k in ("self_loops", "duplicates", "zero_weights")),
+        ),
+        ("fingerprint", facts["fingerprint"][:16]),
+    ]
+    show_table(facts["name"], ("", ""), rows)
+    _show_bars(
+        "Degrees",
+        {
+            str(b["from"]) if b["from"] == b["to"] else f"{b['from']:,}-{b['to']:,}": b["nodes"]
+            for b in facts["degree_histogram"]
+        },
+    )
+    if facts["class_counts"]:
+        _show_bars("Classes", facts["class_counts"], limit=20)
+
+
+def _show_bars(title: str, counts: dict[str, int], limit: int | None = None) -> None:
+    """A small bar chart in text, one line a bin."""
+    shown = dict(list(counts.items())[:limit])
+    longest, width = max(shown.values(), default=0) or 1, max(map(len, shown), default=0)
+    out = console()
+    out.print(f"  {title}", style="bold", markup=False)
+    for name, count in shown.items():
+        bar = "█" * round(40 * count / longest) or ("▏" if count else "")
+        out.print(f"  {name:>{width}}  {bar} {count:,}", markup=False)
+    if len(counts) > len(shown):
+        out.print(f"  … and {len(counts) - len(shown)} more", markup=False)
+    out.print()
+
+
+def import_(
+    source: Annotated[
+        str | None, typer.Argument(help="A folder or file in a known format, or a name.")
+    ] = None,
+    out: Out = Path(),
+    nodes: Annotated[
+        Path | None, typer.Option(help="Node table, CSV or Parquet (with --edges).")
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="Edge table, CSV or Parquet (with --nodes).")
+    ] = None,
+    id_column: Annotated[str, typer.Option("--id", help="Node table: column of ids.")] = "id",
+    label: Annotated[
+        str | None, typer.Option(help="Node table: column of labels (several: a,b,c).")
+    ] = None,
+    split_column: Annotated[
+        str | None, typer.Option("--split-column", help="Node table: column of train/val/test.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="Node table: feature columns, a,b,c, or one list column.")
+    ] = None,
+    source_column: Annotated[
+        str, typer.Option("--source", help="Edge table: column of the first end.")
+    ] = "source",
+    target_column: Annotated[
+        str, typer.Option("--target", help="Edge table: column of the second end.")
+    ] = "target",
+    weight: Annotated[str | None, typer.Option(help="Edge table: column of weights.")] = None,
+    directed: Annotated[
+        bool | None,
+        typer.Option(
+            "--directed/--undirected", help="Keep directions, or store every edge both ways."
+        ),
+    ] = None,
+    split: SplitName = None,
+    seed: Seed = None,
+    name: Annotated[str | None, typer.Option(help="What to call the graph.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that sorting the edges may use, such as 1GB.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Turn a graph in any known format, or a node and an edge table, into a store folder."""
+    from fastgcn.data.bring_in import import_graph
+    from fastgcn.data.store import open_store
+
+    if out == Path():
+        raise InputError("--out FOLDER is needed: where the store goes")
+    options: dict[str, Any] = {
+        "id": None if id_column == "id" else id_column,
+        "label": label,
+        "split_column": split_column,
+        "features": features,
+        "source": None if source_column == "source" else source_column,
+        "target": None if target_column == "target" else target_column,
+        "weight": weight,
+        "directed": directed,
+        "split": split,
+        "seed": seed,
+        "name": name,
+        "memory": memory,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    import_graph(source, nodes, edges, out, force=force, **given)
+    graph = open_store(out)
+    if json:
+        emit_json(
+            {
+                "store": str(out),
+                "name": graph.name,
+                "nodes": graph.n_nodes,
+                "edges": graph.n_edges,
+                "features": graph.n_features,
+                "classes": graph.n_classes,
+                "fingerprint": graph.stored_fingerprint,
+            }
+        )
+    else:
+        say(f"{graph}\nwritten to {out}; next: fastgcn info {out}")
+
+
+def generate() -> None:
+    """Generate a synthetic graph with communities and power-law degrees, straight to a store."""
+    raise InputError("not wired up yet")

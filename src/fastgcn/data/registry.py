@@ -1,0 +1,171 @@
+"""Data sets known by name: where they lie, and how they are fetched or made.
+
+Three environment variables steer it: `FASTGCN_DATA`, a folder of data sets that are used as
+they are; `FASTGCN_CACHE`, where fetched and generated ones are kept; `FASTGCN_MIRROR`, the
+address that Planetoid's files are fetched from.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastgcn.data.download import download
+from fastgcn.data.store import is_store
+from fastgcn.errors import InputError, MissingFileError, nearest
+
+PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
+
+# The git blob id of every published file.
+PLANETOID = {
+    "cora": {
+        "ind.cora.x": "c4a91d008245403e7f26aa616b437191509793c0",
+        "ind.cora.y": "58e30ef120d3553cfaac33ff28c6b5436dbef661",
+        "ind.cora.tx": "6e856d777401ee15dc8619db76c97d0a40ba2d60",
+        "ind.cora.ty": "da1734ab670b5c8ecee78a9c30b35566df916f4b",
+        "ind.cora.allx": "44d53b1fece343538e45592caac521d73c6f98d6",
+        "ind.cora.ally": "04fbd0b083d09341fcf16b395c642329637f0542",
+        "ind.cora.graph": "4d3bf85dfc8b1c105a2c995597a1b3eed6947925",
+        "ind.cora.test.index": "ded8092db4cd767a367eebe09003b954a5316f24",
+    },
+    "citeseer": {
+        "ind.citeseer.x": "f094104a66f2689ffbd01085fe6a856689e9db9e",
+        "ind.citeseer.y": "e857ac49b611da98e101a068cf4855350274f68a",
+        "ind.citeseer.tx": "b2aff18aa1fc6f4f5e8c64db7643b59b24e42584",
+        "ind.citeseer.ty": "3795f79df0cd1123f4478b77c148a5fbacc4cefb",
+        "ind.citeseer.allx": "592091071ac35b78599c722d0e60b1c655711728",
+        "ind.citeseer.ally": "7503f81a0b6ac1cc21cb5a97073542a6b1dfe99c",
+        "ind.citeseer.graph": "a01dca663d0103c130f525017a4a9c313037e286",
+        "ind.citeseer.test.index": "62d9e3d5ed53c66b069125af98529d76c70d9b3e",
+    },
+    "pubmed": {
+        "ind.pubmed.x": "16c0eca8d2b3297014ff80327416f9332eda10d7",
+        "ind.pubmed.y": "e86670576c85340eeb2271b3c918bfa89322b2cf",
+        "ind.pubmed.tx": "eee4f3c988fde0da87a9ec7b01ca5e7863c1b1f1",
+        "ind.pubmed.ty": "225a0bb9bb6430e3925d04688daf6a0da964c07a",
+        "ind.pubmed.allx": "3b86bccf08111c37c632a9dd8ab63db25ea76361",
+        "ind.pubmed.ally": "4c8bcdc80882dd225fe4dd4fafd723baa616ac97",
+        "ind.pubmed.graph": "76eb87e628a6b9d43fc31ea42c8c6c8f3e52b404",
+        "ind.pubmed.test.index": "41f6befcb7750cc4858cb852f2b349a9598cb2f4",
+    },
+}
+
+# The names in `generate.PRESETS`, repeated so that asking for names does not load the generator.
+GENERATED = ("reddit-sim", "products-sim")
+
+
+def data_folder() -> Path | None:
+    """The folder that `FASTGCN_DATA` names, None where it is not set."""
+    value = os.environ.get("FASTGCN_DATA")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise MissingFileError(
+            f"FASTGCN_DATA must name a folder, but there is none at {folder}; "
+            "correct it or unset it"
+        )
+    return folder
+
+
+def cache_folder() -> Path:
+    """Where fetched and generated data are kept; it need not exist yet."""
+    if own := os.environ.get("FASTGCN_CACHE"):
+        return Path(own).expanduser()
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared).expanduser() / "fastgcn"
+    return Path.home() / ".cache" / "fastgcn"
+
+
+def fetch_planetoid(name: str) -> Path:
+    """The folder with the eight files `ind.NAME.*`; what is nowhere yet is downloaded.
+
+    Files under `FASTGCN_DATA` or in the cache are used as they are. Downloaded ones are
+    compared with what was published.
+    """
+    if name not in PLANETOID:
+        raise InputError(
+            f"Planetoid's data sets are {', '.join(PLANETOID)}, got {name!r}"
+            f"{nearest(name, PLANETOID)}"
+        )
+    files = PLANETOID[name]
+    if data := data_folder():
+        for folder in (data / "planetoid", data / name, data):
+            if all((folder / file).is_file() for file in files):
+                return folder
+    cache = cache_folder() / "planetoid"
+    mirror = (os.environ.get("FASTGCN_MIRROR") or PLANETOID_URL).rstrip("/")
+    for file, git_blob in files.items():
+        if not (cache / file).is_file():
+            download(f"{mirror}/{file}", cache / file, git_blob=git_blob)
+    return cache
+
+
+def fetch_generated(name: str) -> Path:
+    """The store of a generated data set; made in the cache where it is nowhere yet."""
+    if name not in GENERATED:
+        raise InputError(
+            f"generated data sets are {', '.join(GENERATED)}, got {name!r}"
+            f"{nearest(name, GENERATED)}"
+        )
+    data = data_folder()
+    if data is not None and is_store(data / name):
+        return data / name
+    store = cache_folder() / name
+    if is_store(store):
+        return store
+    from fastgcn.data.generate import PRESETS, generate
+
+    print(f"Generating {name} in {store}; this is done once", file=sys.stderr)
+    try:
+        generate(PRESETS[name], store)
+    except (OSError, InputError):
+        if not is_store(store):  # else another process was quicker, and made the same
+            raise
+    return store
+
+
+def find_local(name: str) -> Path | None:
+    """The data set called `name` under `FASTGCN_DATA`, or the store so called in the cache.
+
+    `-` and `_` are the same in names.
+    """
+    if not name or Path(name).name != name:  # a path is not a name
+        return None
+    spellings = list(dict.fromkeys((name, name.replace("-", "_"), name.replace("_", "-"))))
+    if data := data_folder():
+        for folder in (data, data / "npz"):
+            for spelling in spellings:
+                if _holds_files(folder / spelling):
+                    return folder / spelling
+        for spelling in spellings:
+            if (data / f"{spelling}.npz").is_file():
+                return data / f"{spelling}.npz"
+    stores = (cache_folder() / spelling for spelling in spellings)
+    return next((store for store in stores if is_store(store)), None)
+
+
+def known_names() -> list[str]:
+    """Every name that can be loaded: the built-in ones, then what `find_local` finds."""
+    return list(dict.fromkeys(("digits", *PLANETOID, *GENERATED, *sorted(_local_names()))))
+
+
+def _local_names() -> Iterator[str]:
+    if data := data_folder():
+        for folder in (data, data / "npz"):
+            yield from (path.name for path in _entries(folder) if _holds_files(path))
+        yield from (path.stem for path in _entries(data) if path.suffix == ".npz")
+    yield from (path.name for path in _entries(cache_folder()) if is_store(path))
+
+
+def _entries(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def _holds_files(folder: Path) -> bool:
+    """Whether this is the folder of one data set, not of several (`npz`, `planetoid`)."""
+    if folder.name == "planetoid" or not folder.is_dir():
+        return False
+    return any(path.is_file() for path in folder.iterdir())
