@@ -148,7 +148,8 @@ def test_csr_in_any_order_is_the_same_graph(
     shuffled = [graph.indices[s:e].tolist() for s, e in zip(graph.indptr, graph.indptr[1:])]  # noqa: B905
     for row in shuffled:
         random.shuffle(row)
-    again = Graph(graph.indptr, [u for row in shuffled for u in row], None, np.zeros((n, 1)))
+    columns = np.array([u for row in shuffled for u in row], dtype=np.int64)
+    again = Graph(graph.indptr, columns, None, np.zeros((n, 1)))
     assert again.indices.tolist() == graph.indices.tolist()
     assert again.cleaned == Cleaning()
 

@@ -11,25 +11,58 @@ from fastgcn._version import __version__
 
 if TYPE_CHECKING:
     from fastgcn.adjacency import Adjacency, normalize, subgraph
+    from fastgcn.config import (
+        TrainConfig,
+        authors_code,
+        paper_cora,
+        paper_pubmed,
+        paper_reddit,
+    )
     from fastgcn.csr import Cleaning
     from fastgcn.data.layout import fingerprint
     from fastgcn.data.load import load
     from fastgcn.data.store import open_store, save
     from fastgcn.errors import FastGCNError
     from fastgcn.graph import Graph, Split
+    from fastgcn.inference import embed, evaluate, predict
+    from fastgcn.metrics import Metrics
+    from fastgcn.models import GCN
+    from fastgcn.propagate import propagate
+    from fastgcn.runs import Run
+    from fastgcn.samplers import Block, FullSampler, LayerSampler, Sampler
+    from fastgcn.train import fit, resume
 
+# Where each public name lives, in the order of the walk of the data.
 _HOME = {
-    "Adjacency": "fastgcn.adjacency",
-    "Cleaning": "fastgcn.csr",
-    "FastGCNError": "fastgcn.errors",
+    "load": "fastgcn.data.load",
+    "save": "fastgcn.data.store",
+    "open_store": "fastgcn.data.store",
+    "fingerprint": "fastgcn.data.layout",
     "Graph": "fastgcn.graph",
     "Split": "fastgcn.graph",
-    "fingerprint": "fastgcn.data.layout",
-    "load": "fastgcn.data.load",
+    "Cleaning": "fastgcn.csr",
     "normalize": "fastgcn.adjacency",
-    "open_store": "fastgcn.data.store",
-    "save": "fastgcn.data.store",
     "subgraph": "fastgcn.adjacency",
+    "Adjacency": "fastgcn.adjacency",
+    "propagate": "fastgcn.propagate",
+    "Block": "fastgcn.samplers",
+    "Sampler": "fastgcn.samplers",
+    "LayerSampler": "fastgcn.samplers",
+    "FullSampler": "fastgcn.samplers",
+    "GCN": "fastgcn.models",
+    "TrainConfig": "fastgcn.config",
+    "paper_cora": "fastgcn.config",
+    "paper_pubmed": "fastgcn.config",
+    "paper_reddit": "fastgcn.config",
+    "authors_code": "fastgcn.config",
+    "fit": "fastgcn.train",
+    "resume": "fastgcn.train",
+    "Run": "fastgcn.runs",
+    "predict": "fastgcn.inference",
+    "embed": "fastgcn.inference",
+    "evaluate": "fastgcn.inference",
+    "Metrics": "fastgcn.metrics",
+    "FastGCNError": "fastgcn.errors",
 }
 
 __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
@@ -44,6 +77,24 @@ __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
     "normalize",
     "subgraph",
     "Adjacency",
+    "propagate",
+    "Block",
+    "Sampler",
+    "LayerSampler",
+    "FullSampler",
+    "GCN",
+    "TrainConfig",
+    "paper_cora",
+    "paper_pubmed",
+    "paper_reddit",
+    "authors_code",
+    "fit",
+    "resume",
+    "Run",
+    "predict",
+    "embed",
+    "evaluate",
+    "Metrics",
     "FastGCNError",
 ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array
@@ -18,6 +18,23 @@ NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row")
 
 # Edges looked at together when a subgraph is cut, to bound the temporaries.
 _EDGES_AT_ONCE = 1 << 22
+
+
+class Rows(NamedTuple):
+    """Some rows of Â: `indptr` (s+1,), `indices` (m,) column ids of Â, `values` (m,) float32."""
+
+    indptr: IntArray
+    indices: IntArray
+    values: FloatArray
+
+
+class RowSource(Protocol):
+    """Anything that can hand out rows of an (n, n) matrix Â by node id."""
+
+    @property
+    def n(self) -> int: ...
+
+    def rows(self, nodes: IntArray) -> Rows: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,11 @@ class Adjacency:
     def to_scipy(self) -> csr_array:
         """The same matrix over the same arrays."""
         return csr_array((self.values, self.indices, self.indptr), shape=(self.n, self.n))
+
+    def rows(self, nodes: IntArray) -> "Rows":
+        """The rows of `nodes`, in that order, columns as in Â."""
+        entries, counts = row_entries(self.indptr, nodes)
+        return Rows(offsets(counts), self.indices[entries], self.values[entries])
 
     def column_norms(self) -> FloatArray:
         """(n,) float64: ‖Â(:,u)‖₂ for every u, the √n·b(u) of eq. 7."""
@@ -153,6 +175,13 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
         directed=graph.directed,
         name=graph.name,
     )
+
+
+def offsets(counts: IntArray) -> IntArray:
+    """Row offsets of rows with so many entries."""
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
 
 
 def row_entries(indptr: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,6 +1,6 @@
 """`Graph`: nodes, edges, features, labels and a split, checked once, at the border."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,8 @@ class Graph:
         name: what the graph is called in messages and reports.
         cleaned: what was removed on the way in.
         stored_fingerprint: set by the store, which knows it without reading the arrays.
+        source: what `fastgcn.load` was asked for ({"data": ..., and its options}), so that a
+            run can find its data again; None for graphs made in memory.
     """
 
     indptr: IntArray
@@ -77,6 +79,7 @@ class Graph:
     name: str = "graph"
     cleaned: Cleaning = field(default_factory=Cleaning)
     stored_fingerprint: str | None = None
+    source: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         csr, n = checks.csr_arrays(self.indptr, self.indices, self.weights)
@@ -115,7 +118,8 @@ class Graph:
         """
         graph = object.__new__(cls)
         defaults = {"labels": None, "node_ids": None, "class_names": None, "name": "graph"}
-        defaults |= {"cleaned": Cleaning(), "stored_fingerprint": None, "split": Split()}
+        defaults |= {"cleaned": Cleaning(), "stored_fingerprint": None, "source": None}
+        defaults["split"] = Split()
         for name, value in (defaults | fields).items():
             graph._set(name, value)
         return graph
@@ -194,6 +198,14 @@ class Graph:
         checks.disjoint(parts, self.node_ids)
         checks.labelled(parts, self.labels, self.node_ids)
         return self._replaced(split=Split(**parts))
+
+    def with_source(self, source: Mapping[str, Any]) -> "Graph":
+        """The same graph, remembering where it was loaded from."""
+        return self._replaced(source=source, stored_fingerprint=self.stored_fingerprint)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "Graph":
+        """Itself: nothing in a graph can change, and copying one would copy the data."""
+        return self
 
     def _replaced(self, **changes: Any) -> "Graph":
         kept = {name: getattr(self, name) for name in self.__dataclass_fields__}

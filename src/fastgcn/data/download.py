@@ -25,11 +25,11 @@ _BACKOFF = 0.5  # seconds before the second attempt, doubled before each one aft
 _PASSING = (408, 416, 425, 429, 500, 502, 503, 504)
 
 
-class _Interrupted(Exception):
+class _PassingError(Exception):
     """Another attempt may succeed."""
 
 
-class _Failed(Exception):
+class _LastingError(Exception):
     """Another attempt would meet the same."""
 
 
@@ -92,7 +92,7 @@ def download(
         destination.parent.mkdir(parents=True, exist_ok=True)
         with _part_file(destination, keep=expected.identified) as part:
             _fill(part, url, expected, attempts, timeout)
-    except (_Failed, _Interrupted, OSError) as error:
+    except (_LastingError, _PassingError, OSError) as error:
         raise DownloadError(
             f"could not download {destination.name} from {url}: {error}; "
             f"put the file at {destination} or set FASTGCN_DATA to a folder that has it"
@@ -148,13 +148,11 @@ def _opened_alone(path: Path) -> IO[bytes] | None:
     return None
 
 
-def _fill(
-    part: IO[bytes], url: str, expected: _Expected, attempts: int, timeout: float
-) -> None:
+def _fill(part: IO[bytes], url: str, expected: _Expected, attempts: int, timeout: float) -> None:
     """Append to `part` until it is what was expected."""
-    if not expected.identified:
-        part.truncate(0)
     for attempt in range(1, attempts + 1):
+        if not expected.identified:
+            part.truncate(0)
         resumed = part.seek(0, os.SEEK_END) > 0
         try:
             if resumed and expected.fault(part) is None:
@@ -166,8 +164,8 @@ def _fill(
             part.truncate(0)
             reason = f"what came was damaged and has been removed: {fault}"
             # A part that belonged to another version of the file explains it; else give up.
-            raise _Interrupted(reason) if resumed else _Failed(reason)
-        except _Interrupted:
+            raise _PassingError(reason) if resumed else _LastingError(reason)
+        except _PassingError:
             if attempt == attempts:
                 raise
         time.sleep(_BACKOFF * 2 ** (attempt - 1))
@@ -180,7 +178,7 @@ def _receive(part: IO[bytes], url: str, expected: _Expected, timeout: float) -> 
         if response.status == 206:
             if not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
                 part.truncate(0)
-                raise _Interrupted("the server sent another range than it was asked for")
+                raise _PassingError("the server sent another range than it was asked for")
         elif done:  # the server cannot continue and sends everything
             done = part.truncate(0)
         length = response.headers.get("Content-Length", "")
@@ -193,10 +191,10 @@ def _receive(part: IO[bytes], url: str, expected: _Expected, timeout: float) -> 
                 advance(len(chunk))
                 done += len(chunk)
                 if expected.size is not None and done > expected.size:
-                    break  # wrong whatever follows, and it may have no end
+                    return  # wrong whatever follows, and it may have no end
     part.flush()
     if total is not None and done < total:
-        raise _Interrupted(f"the connection ended after {done:,} of {total:,} bytes")
+        raise _PassingError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
 def _answer(part: IO[bytes], url: str, timeout: float) -> HTTPResponse:
@@ -206,18 +204,18 @@ def _answer(part: IO[bytes], url: str, timeout: float) -> HTTPResponse:
     if done:
         headers["Range"] = f"bytes={done}-"
     try:
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
+        request = urllib.request.Request(url, headers=headers)
         response: HTTPResponse = _opener().open(request, timeout=timeout)
     except HTTPError as error:
         error.close()
         if error.code == 416:
             part.truncate(0)
-        kind = _Interrupted if error.code in _PASSING else _Failed
+        kind = _PassingError if error.code in _PASSING else _LastingError
         raise kind(f"the server answered {error.code} {error.reason}") from None
     except (OSError, HTTPException) as error:
-        raise _Interrupted(str(getattr(error, "reason", error))) from error
+        raise _PassingError(str(getattr(error, "reason", error))) from error
     except ValueError as error:
-        raise _Failed(f"the address is not valid: {error}") from error
+        raise _LastingError(f"the address is not valid: {error}") from error
     return response
 
 
@@ -241,4 +239,4 @@ def _read(response: HTTPResponse) -> bytes:
     try:
         return response.read(_CHUNK)
     except (OSError, HTTPException) as error:
-        raise _Interrupted(f"the connection broke: {error}") from error
+        raise _PassingError(f"the connection broke: {error}") from error

@@ -1,15 +1,12 @@
 """Edges in any order to the clean CSR rows of a store, in bounded memory."""
 
-import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from fastgcn import checks
 from fastgcn.csr import Cleaning, index_dtype
+from fastgcn.data.key_spool import NO_VALUES, KeySpool
 from fastgcn.data.store import StoreWriter
 from fastgcn.errors import InputError
 from fastgcn.kernels import edges as kernels
@@ -20,20 +17,24 @@ from fastgcn.types import FloatArray, IntArray
 MAX_NODES = 1 << 31
 
 # Edges turned into keys together: few enough that the keys stay near the processor.
-_CHUNK = 1 << 18
-
-_BUCKET_BITS = 8
-_NO_VALUES = np.empty(0, np.float32)
-
-Piece = tuple[IntArray, FloatArray]  # keys, and a value a key or none at all
+_CHUNK = 1 << 17
 
 
 class EdgeSorter:
     """Takes edges in any order and writes `indptr`, `indices` and `weights` into a store.
 
-    The rows are those that `fastgcn.csr.csr_from_edges` makes of the same edges (weights of
-    an edge listed several times add up in the order they came). Memory stays near `memory`
-    bytes plus 8 a node; what does not fit waits in a file in the writer's folder.
+    The rows are those that `fastgcn.csr.csr_from_edges` makes of the same edges; weights of
+    an edge listed several times add up in the order they came. Memory stays near `memory`
+    bytes plus 8 a node; what does not fit waits in files in the writer's folder.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, StoreWriter(f"{folder}/store") as writer:
+    ...     sorter = EdgeSorter(writer, 3, directed=False, weighted=False, memory=1 << 20)
+    ...     sorter.add(np.array([2, 1, 0, 0]), np.array([1, 2, 1, 0]))
+    ...     print(sorter.finish())
+    ...     print(np.load(writer.path("indptr")), np.load(writer.path("indices")))
+    Cleaning(self_loops=1, duplicates=0, zero_weights=0)
+    [0 1 3 4] [1 0 2 1]
     """
 
     def __init__(
@@ -44,17 +45,17 @@ class EdgeSorter:
         self._writer, self._n = writer, n
         self._directed, self._weighted = directed, weighted
         self._bits = (n - 1).bit_length()
-        self._spool = _Spool(writer.folder, 2 * self._bits + 1, memory, weighted=weighted)
+        self._spool = KeySpool(writer.folder, 2 * self._bits + 1, memory, valued=weighted)
         self._dropped = Cleaning()
         chunk = max(1, min(_CHUNK, memory // 256))
         self._keys = np.empty(2 * chunk, np.int64)
         self._values = np.empty(2 * chunk if weighted else 0, np.float32)
 
     def add(self, source: IntArray, target: IntArray, weights: FloatArray | None = None) -> None:
-        """Take edges: ids 0..n-1, and positive or zero weights where the sorter is weighted."""
+        """Take edges: ids 0..n-1, and weights (none negative) where the sorter is weighted."""
         assert (weights is not None) == self._weighted
         source, target, checked = checks.edge_arrays(source, target, weights, self._n)
-        values = _NO_VALUES if checked is None else checked
+        values = NO_VALUES if checked is None else checked
         step = len(self._keys) // 2
         for start in range(0, len(source), step):
             part = slice(start, start + step)
@@ -71,7 +72,7 @@ class EdgeSorter:
             self._spool.add(self._keys[:filled], self._values[:filled])
 
     def finish(self) -> Cleaning:
-        """Write the arrays; what was dropped and merged."""
+        """Write the arrays; returns what was dropped and merged."""
         indptr = np.zeros(self._n + 1, np.int64)
         duplicates = self._write_rows(indptr[1:])
         np.cumsum(indptr, out=indptr)
@@ -79,33 +80,48 @@ class EdgeSorter:
         return self._dropped + Cleaning(duplicates=duplicates)
 
     def _write_rows(self, degrees: IntArray) -> int:
-        """Write `indices` and `weights`, count into `degrees` (n,); the number of duplicates."""
-        duplicates = 0
-        state, sums = np.array([-1, 0]), np.zeros(2, np.float32)
-        dtype = index_dtype(self._n)
+        """Write `indices` and `weights`, add to `degrees` (n,); the number of duplicates."""
+        merger = _Merger(self._bits, degrees, weighted=self._weighted)
         with ExitStack() as stack:
-            indices = stack.enter_context(self._writer.stream("indices", dtype))
+            indices = stack.enter_context(self._writer.stream("indices", merger.dtype))
             if self._weighted:
                 weights = stack.enter_context(self._writer.stream("weights", np.float32))
             advance = stack.enter_context(progress("Sorting edges", self._spool.size, "entries"))
             for keys, values in self._spool.drain():
-                columns = np.empty(len(keys) + 1, dtype)
-                merged = np.empty(len(values) + 1, np.float32)
-                written, twice = kernels.merge_sorted(
-                    keys, values, self._bits, state, sums, degrees, columns, merged
-                )
-                duplicates += twice
-                indices.write(columns[:written])
+                columns, merged = merger.merge(keys, values)
+                indices.write(columns)
                 if self._weighted:
-                    weights.write(_finite(merged[:written]))
+                    weights.write(merged)
                 advance(len(keys))
-            last = int(state[kernels.OPEN])
-            if last >= 0:
-                degrees[last >> self._bits] += 1
-                indices.write(np.array([last & ((1 << self._bits) - 1)], dtype))
-                if self._weighted:
-                    weights.write(_finite(sums.max(keepdims=True)))
-        return duplicates
+            columns, merged = merger.close()
+            indices.write(columns)
+            if self._weighted:
+                weights.write(merged)
+        return merger.duplicates
+
+
+class _Merger:
+    """Turns sorted keys, which come in pieces, into the columns and weights of CSR rows."""
+
+    def __init__(self, bits: int, degrees: IntArray, *, weighted: bool) -> None:
+        self._bits, self._degrees, self._weighted = bits, degrees, weighted
+        self._state, self._sums = np.array([-1, 0]), np.zeros(2, np.float32)
+        self.dtype = index_dtype(len(degrees))
+        self.duplicates = 0
+
+    def merge(self, keys: IntArray, values: FloatArray) -> tuple[IntArray, FloatArray]:
+        columns = np.empty(len(keys), self.dtype)
+        weights = np.empty(len(values), np.float32)
+        written, duplicates = kernels.merge_sorted(
+            keys, values, self._bits, self._state, self._sums, self._degrees, columns, weights
+        )
+        self.duplicates += duplicates
+        return columns[:written], _finite(weights[:written])
+
+    def close(self) -> tuple[IntArray, FloatArray]:
+        """The edge that was still open, if there is one."""
+        end = np.array([kernels.END_KEY])
+        return self.merge(end, np.zeros(int(self._weighted), np.float32))
 
 
 def _finite(weights: FloatArray) -> FloatArray:
@@ -115,71 +131,3 @@ def _finite(weights: FloatArray) -> FloatArray:
             f"float32 holds ({np.finfo(np.float32).max:.3g}); scale the weights down"
         )
     return weights
-
-
-class _Spool:
-    """Sorts int64 keys of `bits` bits, stable, each with a float32 value where `weighted`.
-
-    Keys are partitioned by their highest bits into buckets as they come. A bucket is sorted
-    when its turn comes, or partitioned further by the next bits where it is too large. What
-    does not fit into `memory` bytes goes to a file, which the system deletes with its last
-    handle, so that even a killed process leaves none.
-    """
-
-    def __init__(self, folder: Path, bits: int, memory: int, *, weighted: bool) -> None:
-        self._folder, self._memory, self._weighted = folder, memory, weighted
-        self._entry = 12 if weighted else 8
-        self._shift = max(bits - _BUCKET_BITS, 0)  # the low bits, which buckets leave to sort
-        self._n_buckets = 1 << (bits - self._shift)
-        # Up to a half of the memory waits in runs; sorting needs a bucket three times.
-        self._most_held = memory // 2
-        self._most_sorted = max(1, memory // (8 * self._entry))
-        capacity = max(1, min(4 * _CHUNK, memory // (16 * self._entry)))
-        self._keys = np.empty(capacity, np.int64)
-        self._values = np.empty(capacity if weighted else 0, np.float32)
-        self._filled = 0
-        self._runs: list[_Run] = []
-        self._spilled: list[IntArray] = []  # bucket offsets in the file, a spill each
-        self._files: list[IO[bytes]] = []  # keys, and values where there are any
-        self.size = 0
-
-    def add(self, keys: IntArray, values: FloatArray) -> None:
-        taken = 0
-        while taken < len(keys):
-            count = min(len(keys) - taken, len(self._keys) - self._filled)
-            place = slice(self._filled, self._filled + count)
-            self._keys[place] = keys[taken : taken + count]
-            if self._weighted:
-                self._values[place] = values[taken : taken + count]
-            taken += count
-            self._filled += count
-            if self._filled == len(self._keys):
-                self._partition()
-        self.size += len(keys)
-
-    def drain(self) -> Iterator[Piece]:
-        """The keys in ascending order, piece by piece."""
-        self._partition()
-        sizes = np.zeros(self._n_buckets, np.int64)
-        for offsets in (*self._spilled, *(run.offsets for run in self._runs)):
-            sizes += np.diff(offsets)
-        for bucket in np.flatnonzero(sizes).tolist():
-            if sizes[bucket] <= self._most_sorted:
-                keys, values = zip(*self._bucket(bucket), strict=True)
-                yield kernels.sort_keys(np.concatenate(keys), np.concatenate(values), self._shift)
-            elif self._shift == 0:  # one key over and over
-                yield from self._bucket(bucket)
-            else:
-                deeper = _Spool(
-                    self._folder, self._shift, self._memory // 4, weighted=self._weighted
-                )
-                for piece in self._bucket(bucket):
-                    deeper.add(*piece)
-                yield from deeper.drain()
-        for file in self._files:
-            file.close()
-
-    def _partition(self) -> None:
-        keys, values = self._keys[: self._filled], self._values[: self._filled]
-        run = _Run(np.empty_like(keys), np.empty_like(values), _NO_OFFSETS)
-        ...

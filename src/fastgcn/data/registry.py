@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastgcn.data.download import download
+from fastgcn.data.generate_config import PRESETS
 from fastgcn.data.store import is_store
 from fastgcn.errors import InputError, MissingFileError, nearest
 
@@ -49,9 +50,6 @@ PLANETOID = {
         "ind.pubmed.test.index": "41f6befcb7750cc4858cb852f2b349a9598cb2f4",
     },
 }
-
-# The names in `generate.PRESETS`, repeated so that asking for names does not load the generator.
-GENERATED = ("reddit-sim", "products-sim")
 
 
 def data_folder() -> Path | None:
@@ -103,10 +101,9 @@ def fetch_planetoid(name: str) -> Path:
 
 def fetch_generated(name: str) -> Path:
     """The store of a generated data set; made in the cache where it is nowhere yet."""
-    if name not in GENERATED:
+    if name not in PRESETS:
         raise InputError(
-            f"generated data sets are {', '.join(GENERATED)}, got {name!r}"
-            f"{nearest(name, GENERATED)}"
+            f"generated data sets are {', '.join(PRESETS)}, got {name!r}{nearest(name, PRESETS)}"
         )
     data = data_folder()
     if data is not None and is_store(data / name):
@@ -114,7 +111,7 @@ def fetch_generated(name: str) -> Path:
     store = cache_folder() / name
     if is_store(store):
         return store
-    from fastgcn.data.generate import PRESETS, generate
+    from fastgcn.data.generate import generate
 
     print(f"Generating {name} in {store}; this is done once", file=sys.stderr)
     try:
@@ -130,7 +127,7 @@ def find_local(name: str) -> Path | None:
 
     `-` and `_` are the same in names.
     """
-    if not name or Path(name).name != name:  # a path is not a name
+    if name.startswith(".") or Path(name).name != name:  # a path is not a name
         return None
     spellings = list(dict.fromkeys((name, name.replace("-", "_"), name.replace("_", "-"))))
     if data := data_folder():
@@ -147,7 +144,7 @@ def find_local(name: str) -> Path | None:
 
 def known_names() -> list[str]:
     """Every name that can be loaded: the built-in ones, then what `find_local` finds."""
-    return list(dict.fromkeys(("digits", *PLANETOID, *GENERATED, *sorted(_local_names()))))
+    return list(dict.fromkeys(("digits", *PLANETOID, *PRESETS, *sorted(_local_names()))))
 
 
 def _local_names() -> Iterator[str]:

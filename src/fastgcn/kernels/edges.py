@@ -18,7 +18,10 @@ _DIGIT_BITS = 11
 
 # What `merge_sorted` carries from one call to the next: the edge that is still open (row and
 # column as one number, -1 for none) and how often it was listed as it stands.
-OPEN, LISTED = 0, 1
+_OPEN, _LISTED = 0, 1
+
+# Sorts after the key of every edge: in a graph of 2**31 nodes, it would be a self loop.
+END_KEY = np.iinfo(np.int64).max
 
 
 @njit(cache=True, nogil=True)
@@ -118,16 +121,16 @@ def merge_sorted(
 ) -> tuple[int, int]:
     """Merge equal edges of sorted `keys`; counts of edges written and of duplicates.
 
-    Writes `columns` and `weights` (both with room for one edge more than there are keys) and
-    adds to `degrees` (n,). The last edge stays open in `state` and `sums`, as the keys of
-    the next call may continue it. The weight of an edge is the larger of the sums (2,) of its
+    Writes `columns` and `weights` (with room for an edge a key) and adds to `degrees` (n,).
+    The last edge stays open in `state` (2,) and `sums` (2,), as the keys of the next call may
+    continue it; `END_KEY` closes it. The weight of an edge is the larger of the sums of its
     weights as listed and in reverse.
     """
     weighted = len(values) > 0
     column_mask = (np.int64(1) << bits) - 1
     written = duplicates = 0
-    current = state[OPEN]
-    listed = state[LISTED]
+    current = state[_OPEN]
+    listed = state[_LISTED]
     for i in range(len(keys)):
         edge = keys[i] >> 1
         if edge != current:
@@ -145,6 +148,6 @@ def merge_sorted(
             listed += 1
         if weighted:
             sums[keys[i] & 1] += values[i]
-    state[OPEN] = current
-    state[LISTED] = listed
+    state[_OPEN] = current
+    state[_LISTED] = listed
     return written, duplicates

@@ -1,0 +1,184 @@
+"""Graphs from and to PyG (torch_geometric)."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+
+from fastgcn import checks
+from fastgcn.data.convert.library import library
+from fastgcn.data.convert.sparse import from_scipy, plain_ids, to_scipy
+from fastgcn.errors import InputError
+from fastgcn.graph import Graph, Split
+from fastgcn.types import AnyArray, BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    import torch
+    import torch_geometric.data
+
+# Fields of `Graph` that a `Data` has no place of its own for, kept under the same names.
+_NAMES = ("name", "class_names", "node_ids")
+
+
+def from_pyg(
+    data: "torch_geometric.data.Data",
+    *,
+    mask_column: int | None = None,
+    directed: bool | None = None,
+    **fields: Any,
+) -> Graph:
+    """A graph from a PyG `Data`; an edge i → j of `edge_index` is A(i, j).
+
+    Read are `x` (n, F), dense or sparse; `edge_index`; `edge_weight`, or `edge_attr` of one
+    column; `y`, class ids (n,) or (n, 1) with -1 or NaN for none, or 0/1 (n, C), multi-label
+    (C = 1 only where `y` is bool); the three masks, of which `mask_column` picks a column where
+    they hold several splits; `name`, `class_names` and `node_ids` where they are set.
+    `directed` and `fields` are those of `from_scipy`. PyG's own `is_undirected` is not asked,
+    because it does not look at `edge_weight`.
+    """
+    geometric = library("torch_geometric.data", extra="pyg")
+    if not isinstance(data, geometric.Data):
+        raise InputError(
+            f"data must be a torch_geometric Data, got {type(data).__name__}; "
+            "HeteroData.to_homogeneous() makes one"
+        )
+    if data.edge_index is None:
+        raise InputError("data.edge_index is missing; it must have shape (2, edges)")
+    n = int(data.num_nodes)
+    weights = _weights(data)
+    fields = {name: data[name] for name in _NAMES if name in data} | fields
+    return from_scipy(
+        _adjacency(data.edge_index, weights, n),
+        features=np.empty((n, 0), np.float32) if data.x is None else _matrix(data.x),
+        directed=directed,
+        weighted=weights is not None,
+        labels=None if data.y is None else _labels(data.y),
+        split=Split(
+            **{p: _ids(data, f"{p}_mask", n, mask_column) for p in ("train", "val", "test")}
+        ),
+        **fields,
+    )
+
+
+def _adjacency(edge_index: "torch.Tensor", weights: FloatArray | None, n: int) -> coo_array:
+    ends = _array(edge_index)
+    if ends.ndim != 2 or len(ends) != 2:
+        raise InputError(f"data.edge_index must have shape (2, edges), got {ends.shape}")
+    source, target, values = checks.edge_arrays(ends[0], ends[1], weights, n)
+    if values is None:
+        values = np.ones(len(source), np.float32)
+    return coo_array((values, (source, target)), shape=(n, n))
+
+
+def _array(tensor: "torch.Tensor") -> AnyArray:
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:  # unknown to numpy
+        tensor = tensor.float()
+    array: AnyArray = tensor.numpy()
+    return array
+
+
+def _matrix(x: "torch.Tensor") -> AnyArray | csr_array:
+    import torch
+
+    if x.layout == torch.strided:
+        return _array(x)
+    entries = x.detach().cpu().to_sparse(layout=torch.sparse_coo).coalesce()
+    row, col = entries.indices().numpy()
+    return coo_array((_array(entries.values()), (row, col)), shape=tuple(x.shape)).tocsr()
+
+
+def _weights(data: "torch_geometric.data.Data") -> FloatArray | None:
+    """(m,) from `edge_weight`, else from `edge_attr`; None where there is neither."""
+    for name in ("edge_weight", "edge_attr"):
+        if data.get(name) is not None:
+            values = _array(data[name])
+            if values.ndim == 2 and values.shape[1] == 1:
+                values = values[:, 0]
+            if values.ndim != 1:
+                raise InputError(
+                    f"data.{name} must hold one number an edge, got shape {values.shape}; "
+                    f"set data.edge_weight, or delete data.{name} for a graph without weights"
+                )
+            return values
+    return None
+
+
+def _labels(y: "torch.Tensor") -> AnyArray:
+    values = _array(y)
+    if values.ndim == 2 and values.shape[1] == 1 and values.dtype != np.bool_:
+        values = values[:, 0]
+    if values.ndim == 1 and values.dtype == np.bool_:
+        return values.astype(np.int64)
+    if values.ndim == 1 and values.dtype.kind == "f":
+        return np.where(np.isnan(values), -1, values)
+    return values
+
+
+def _ids(data: "torch_geometric.data.Data", name: str, n: int, mask_column: int | None) -> AnyArray:
+    """The nodes of one mask; none where the mask is missing."""
+    if data.get(name) is None:
+        return np.empty(0, np.int64)
+    mask = _array(data[name])
+    if mask.ndim not in (1, 2) or len(mask) != n or mask.dtype not in (np.bool_, np.uint8):
+        raise InputError(
+            f"data.{name} must be bool of shape ({n},), got {mask.dtype} of shape {mask.shape}"
+        )
+    if mask.ndim == 2:
+        mask = mask[:, _column(mask.shape[1], name, mask_column)]
+    return np.flatnonzero(mask)
+
+
+def _column(count: int, name: str, mask_column: int | None) -> int:
+    if mask_column is None and count == 1:
+        return 0
+    if mask_column is None or not 0 <= mask_column < count:
+        raise InputError(
+            f"data.{name} has {count} columns, one a split: choose one with mask_column=0 "
+            f"to {count - 1}, got {mask_column}"
+        )
+    return mask_column
+
+
+def to_pyg(graph: Graph) -> "torch_geometric.data.Data":
+    """A PyG `Data` that `from_pyg` takes back; it shares no memory with the graph.
+
+    `x` is a coalesced COO tensor where the features are sparse; `y` is int64 (n,), or bool
+    (n, C) for multi-label; all three masks are there. `name`, `class_names` and `node_ids`
+    are set where the graph has them.
+    """
+    import torch
+
+    geometric = library("torch_geometric.data", extra="pyg")
+    entries = to_scipy(graph).tocoo()
+    ends = np.stack([entries.row, entries.col]).astype(np.int64)
+    data = geometric.Data(x=_tensor(graph.features), edge_index=torch.from_numpy(ends))
+    if graph.weights is not None:
+        data.edge_weight = torch.from_numpy(entries.data)
+    if graph.labels is not None:
+        data.y = torch.from_numpy(np.array(graph.labels))
+    for part, nodes in graph.split.items():
+        mask: BoolArray = np.zeros(graph.n_nodes, np.bool_)
+        mask[nodes] = True
+        data[f"{part}_mask"] = torch.from_numpy(mask)
+    data.name = graph.name
+    if graph.class_names is not None:
+        data.class_names = list(graph.class_names)
+    if graph.node_ids is not None:
+        data.node_ids = plain_ids(graph)
+    return data
+
+
+def _tensor(features: FloatArray | csr_array) -> "torch.Tensor":
+    import torch
+
+    if isinstance(features, np.ndarray):
+        return torch.from_numpy(np.array(features))
+    entries = features.tocoo()
+    indices = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+    values = torch.from_numpy(np.array(entries.data))
+    return torch.sparse_coo_tensor(
+        indices, values, features.shape, is_coalesced=True, check_invariants=True
+    )

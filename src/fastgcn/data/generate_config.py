@@ -1,0 +1,227 @@
+"""What a generated graph shall be like: `GenerateConfig`, checked, and the two presets."""
+
+import math
+import operator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from fastgcn.errors import InputError
+from fastgcn.types import FloatArray, IntArray
+
+_WHOLE_AT_LEAST = {
+    "nodes": 2,
+    "edges": 1,
+    "features": 1,
+    "classes": 1,
+    "train": 0,
+    "val": 0,
+    "test": 0,
+    "max_degree": 1,
+    "seed": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateConfig:
+    """A graph with communities, hubs and features that say only part of the class.
+
+    >>> config = GenerateConfig(nodes=1000, edges=5000, features=16, classes=4)
+    >>> config.train, config.val, config.test
+    (600, 200, 200)
+
+    Attributes:
+        name: what the graph is called in messages and reports.
+        nodes: n.
+        edges: undirected edges, without duplicates and self loops; met exactly.
+        features: F, columns of the dense float32 feature matrix.
+        classes: C, of which each has at least one node.
+        train, val, test: sizes of the split; None means 60 %, 20 % and the rest.
+        homophily: share of the edges that join two nodes of one class, in expectation
+            (exactly, up to rounding, where `stray` is 0).
+        feature_signal: length of a class's mean feature vector where the noise of each
+            feature has standard deviation 1. What it takes does not depend on F.
+        degree_exponent: γ of the degrees' density, proportional to d^-γ between its two ends.
+        max_degree: upper end of that density; None means a tenth of the nodes, and at least
+            three times the mean. The lower end follows from `edges`. The top degrees come out
+            smaller where the graph is dense, because two hubs can be joined only once.
+        class_skew: class sizes fall as rank^-skew; 0 makes them equal.
+        stray: share of nodes whose edges are those of a random class instead of their own,
+            though their features are their own. It bounds what the edges alone can tell.
+        seed: one seed, one graph.
+    """
+
+    name: str = "generated"
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    train: int | None = None
+    val: int | None = None
+    test: int | None = None
+    homophily: float = 0.8
+    feature_signal: float = 2.0
+    degree_exponent: float = 2.5
+    max_degree: int | None = None
+    class_skew: float = 0.0
+    stray: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"name must be a text that is not empty, got {self.name!r}")
+        optional = {f.name for f in fields(self) if f.default is None}
+        for name, least in _WHOLE_AT_LEAST.items():
+            value = getattr(self, name)
+            if value is not None or name not in optional:
+                self._set(name, _whole(value, name, least))
+        self._set("homophily", _number(self.homophily, "homophily", 0, 1))
+        self._set("feature_signal", _number(self.feature_signal, "feature_signal", 0))
+        self._set("degree_exponent", _number(self.degree_exponent, "degree_exponent", 1.01, 10))
+        self._set("class_skew", _number(self.class_skew, "class_skew", 0, 5))
+        self._set("stray", _number(self.stray, "stray", 0, 1))
+        if self.classes > self.nodes:
+            raise InputError(
+                f"classes must be at most nodes, {self.nodes:,}, so that each has one, "
+                f"got {self.classes:,}"
+            )
+        self._resolve_split()
+        self._resolve_max_degree()
+        self._check_room()
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _resolve_split(self) -> None:
+        if self.train is None:
+            self._set("train", self.nodes * 3 // 5)
+        if self.val is None:
+            self._set("val", self.nodes // 5)
+        assert self.train is not None
+        assert self.val is not None
+        if self.test is None:
+            self._set("test", max(0, self.nodes - self.train - self.val))
+        assert self.test is not None
+        if self.train + self.val + self.test > self.nodes:
+            raise InputError(
+                f"train + val + test must be at most nodes, {self.nodes:,}, got "
+                f"{self.train:,} + {self.val:,} + {self.test:,}; give all three, or smaller ones"
+            )
+
+    def _resolve_max_degree(self) -> None:
+        mean = 2 * self.edges / self.nodes
+        if self.max_degree is None:
+            self._set("max_degree", max(self.nodes // 10, math.ceil(3 * mean)))
+        assert self.max_degree is not None
+        if self.max_degree <= mean:
+            raise InputError(
+                f"max_degree must be above the mean degree 2·edges/nodes = {mean:.1f}, "
+                f"got {self.max_degree:,}"
+            )
+
+    def _check_room(self) -> None:
+        """Both kinds of edges fit into half of their pairs, which keeps sampling quick."""
+        if self.classes == 1 and self.homophily < 1:
+            raise InputError(
+                f"homophily must be 1 where there is one class, got {self.homophily:g}"
+            )
+        inside = inside_edges(self)
+        sizes = class_sizes(self).astype(float)
+        pairs = {"of one class": (sizes * (sizes - 1)).sum() / 2}
+        pairs["of two classes"] = self.nodes * (self.nodes - 1) / 2 - pairs["of one class"]
+        for (kind, count), asked in zip(pairs.items(), (inside, self.edges - inside), strict=True):
+            room = max(0, (count - self.nodes) // 2)
+            if asked > room:
+                raise InputError(
+                    f"edges = {self.edges:,} at homophily {self.homophily:g} asks for {asked:,} "
+                    f"between nodes {kind}, where there is room for {room:,.0f}; "
+                    "ask for fewer edges, more nodes or another homophily"
+                )
+
+
+def _whole(value: Any, name: str, least: int) -> int:
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = None
+    if whole is None or isinstance(value, bool) or whole < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return whole
+
+
+def _number(value: Any, name: str, least: float, most: float = math.inf) -> float:
+    numeric = isinstance(value, (int, float, np.integer, np.floating))
+    if isinstance(value, bool) or not numeric or not least <= value <= most or math.isinf(value):
+        upper = "" if math.isinf(most) else f" and at most {most:g}"
+        raise InputError(f"{name} must be a number of at least {least:g}{upper}, got {value!r}")
+    return float(value)
+
+
+def class_sizes(config: GenerateConfig) -> IntArray:
+    """(C,) nodes a class, as near to n·rank^-skew as whole numbers of at least 1 can be."""
+    share = np.arange(1, config.classes + 1, dtype=float) ** -config.class_skew
+    wanted = share / share.sum() * (config.nodes - config.classes)
+    sizes: IntArray = np.floor(wanted).astype(np.int64) + 1
+    largest_rest = np.argsort(sizes - wanted, kind="stable")
+    sizes[largest_rest[: config.nodes - int(sizes.sum())]] += 1
+    return sizes
+
+
+def inside_edges(config: GenerateConfig) -> int:
+    """How many edges stay inside a community, so that `homophily` comes out for the classes.
+
+    Strays blur it: with `P(k | c)` the share of class k in community c, and `a`, `b` the
+    chances that an edge inside a community and one between two join nodes of one class,
+    `homophily = s·a + (1 - s)·b` is solved for the share s of edges inside.
+    """
+    share: FloatArray = class_sizes(config) / config.nodes
+    blur = (1 - config.stray) * np.eye(config.classes) + config.stray * share
+    same = blur @ blur.T  # (C, C): chance that nodes of communities c and d share a class
+    a = float(share @ same.diagonal())
+    apart = 1 - float(share @ share)
+    b = float(share @ same @ share - share**2 @ same.diagonal()) / apart if apart > 0 else 0.0
+    if not b <= config.homophily <= a:
+        raise InputError(
+            f"homophily must lie between {b:.3f} and {a:.3f} where a share of {config.stray:g} "
+            f"of the nodes is stray, got {config.homophily:g}; lower stray or change homophily"
+        )
+    return round(config.edges * (config.homophily - b) / (a - b)) if a > b else config.edges
+
+
+PRESETS: dict[str, GenerateConfig] = {
+    # The sizes and split of Reddit, and near its skew of classes, homophily and top degree.
+    "reddit-sim": GenerateConfig(
+        name="reddit-sim",
+        nodes=232_965,
+        edges=11_606_919,
+        features=602,
+        classes=41,
+        train=152_410,
+        val=23_699,
+        test=55_334,
+        homophily=0.76,
+        feature_signal=2.8,
+        degree_exponent=2.0,
+        max_degree=60_000,
+        class_skew=0.7,
+        stray=0.05,
+    ),
+    # Sizes and split of ogbn-products; random, where the original splits by sales rank.
+    "products-sim": GenerateConfig(
+        name="products-sim",
+        nodes=2_449_029,
+        edges=61_859_140,
+        features=100,
+        classes=47,
+        train=196_615,
+        val=39_323,
+        test=2_213_091,
+        homophily=0.8,
+        feature_signal=2.2,
+        degree_exponent=2.3,
+        max_degree=20_000,
+        class_skew=0.9,
+        stray=0.1,
+    ),
+}

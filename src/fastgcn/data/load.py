@@ -1,0 +1,128 @@
+"""`load`: a graph from a path or a name, whatever the format."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fastgcn.data.readers import READERS
+from fastgcn.data.readers._options import check_options, choice
+from fastgcn.data.splits import stratified_split
+from fastgcn.data.store import MANIFEST, is_store, open_store
+from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.graph import Graph
+
+_RANDOM_SPLIT = ("seed", "train", "val", "test")
+_LISTED = 20  # files named in a message at most
+
+
+def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
+    """Load a graph from a file, a folder or by name.
+
+    Paths come first: a store opens memory-mapped; of other files and folders the format is
+    found by their names, or said by `format=`:
+
+    * `planetoid`, options `name`, `split` (`full`, `authors`, `public`);
+    * `graphsage`, options `name`, `prefix`, `links`, `directed`;
+    * `graphsaint`, `reddit-fastgcn`, `reddit-dgl`, `gnn-benchmark`, `npz`, options `name`,
+      `directed`;
+    * `ogb`, options `name`, `split`, `directed`, `features`;
+    * `tables`, options those of `fastgcn.data.tables.read_tables`.
+
+    Names are `digits`, which comes with the package; `cora`, `citeseer`, `pubmed`, which are
+    fetched once; `reddit-sim`, `products-sim`, which are generated once; and those of the
+    data sets in the folder `FASTGCN_DATA`.
+
+    With `split="random"` labelled nodes are split anew by `stratified_split`; `seed` and the
+    shares `train`, `val`, `test` are passed on to it.
+    """
+    if not isinstance(name_or_path, str | os.PathLike) or not os.fspath(name_or_path):
+        raise InputError(f"load takes a path or a name, got {name_or_path!r}")
+    random_split = _take_random_split(options)
+    path = Path(name_or_path).expanduser()
+    graph = _read(path, options) if path.exists() else _by_name(name_or_path, options)
+    if random_split is None:
+        return graph
+    if graph.labels is None:
+        raise InputError(f"{graph.name} has no labels, which split='random' goes by")
+    return graph.with_split(stratified_split(graph.labels, **random_split))
+
+
+def detect(path: str | os.PathLike[str]) -> str:
+    """The name of the format of a file or folder, by the names of its files."""
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise MissingFileError(f"there is no file or folder {path}")
+    if is_store(path):
+        return "store"
+    found = [reader.FORMAT for reader in READERS if reader.matches(path)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise FormatError(
+            f"{path} can be read as {' or as '.join(found)}: pass format= the one that is meant"
+        )
+    raise FormatError(_nothing_found(path))
+
+
+def _take_random_split(options: dict[str, Any]) -> dict[str, Any] | None:
+    """Takes the options of a random split out of `options`; None where none is asked for."""
+    given = [name for name in _RANDOM_SPLIT if name in options]
+    if options.get("split") == "random":
+        del options["split"]
+        return {name: options.pop(name) for name in given}
+    if given:
+        raise InputError(f"{given[0]} is an option of split='random' only; pass that as well")
+    return None
+
+
+def _read(path: Path, options: dict[str, Any]) -> Graph:
+    known = {reader.FORMAT: reader.read for reader in READERS} | {"store": open_store}
+    kind = options.pop("format", None)
+    if kind is None:
+        kind = detect(path)
+    choice(kind, known, "format")
+    check_options(known[kind], options, kind, also=("format", "split", *_RANDOM_SPLIT))
+    return known[kind](path, **options)
+
+
+def _by_name(name: str | os.PathLike[str], options: dict[str, Any]) -> Graph:
+    from fastgcn.data import registry
+    from fastgcn.data.generate_config import PRESETS
+
+    text = os.fspath(name)
+    if text == "digits":
+        from fastgcn.data.digits import load_digits
+
+        check_options(load_digits, options, "digits")
+        return load_digits(**options)
+    if text in registry.PLANETOID:
+        if "name" in options:
+            raise InputError(f"{text!r} is a name already; leave out name={options['name']!r}")
+        return _read(registry.fetch_planetoid(text), options | {"name": text})
+    if text in PRESETS:
+        return _read(registry.fetch_generated(text), options)
+    local = registry.find_local(text)
+    if local is not None:
+        return _read(local, options)
+    if isinstance(name, os.PathLike) or Path(text).name != text:
+        raise MissingFileError(f"there is no file or folder {text}")
+    names = registry.known_names()
+    raise InputError(
+        f"{text!r} is neither a file or folder nor a known data set{nearest(text, names)} "
+        f"(known are {', '.join(names)})"
+    )
+
+
+def _nothing_found(path: Path) -> str:
+    if path.is_file():
+        folder = [reader.FORMAT for reader in READERS if reader.matches(path.parent)]
+        hint = f"; pass the folder {path.parent}, which is {folder[0]}" if folder else ""
+        return f"{path} is not in a format that can be read{hint}; {_looked_for()}"
+    names = sorted(f.name + "/" * f.is_dir() for f in path.iterdir())
+    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    return f"{path} is in no known format: it holds {listed or 'nothing'}; {_looked_for()}"
+
+
+def _looked_for() -> str:
+    formats = [f"{reader.FORMAT}: {reader.EXPECTS}" for reader in READERS]
+    return "; ".join(["looked for", f"store: {MANIFEST}", *formats]).replace("; ", " ", 1)

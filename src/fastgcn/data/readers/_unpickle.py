@@ -1,0 +1,171 @@
+"""Reading Planetoid's Python-2 pickles without running anything that they ask for.
+
+A pickle is a program that names functions and calls them. Here every name that a Planetoid
+file needs stands for an inert class that only remembers what it was called with; any other
+name is refused. What comes out is a record of the file, from which `array`, `matrix` and
+`adjacency_lists` take the numbers, after looking at them.
+"""
+
+import math
+import pickle
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fastgcn.data.readers._files import checked_compressed
+from fastgcn.errors import FormatError, UnsafeFileError
+from fastgcn.types import AnyArray
+
+
+class _Record:
+    """Remembers the arguments of a call and the state set afterwards.
+
+    Pickles set state on whatever they like, so every stand-in takes it here and nowhere else.
+    """
+
+    __slots__ = ("args", "state")
+
+    args: tuple[Any, ...]
+    state: Any
+
+    def __new__(cls, *args: Any) -> "_Record":
+        record = super().__new__(cls)
+        record.args, record.state = args, None
+        return record
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Array(_Record):
+    """`_reconstruct(ndarray, (0,), b'b')`; the state holds the shape, the dtype and the bytes."""
+
+
+class _Dtype(_Record):
+    """`dtype('f4', False, True)`; the state begins with a version and the byte order."""
+
+
+class _Matrix(_Record):
+    """`csr_matrix()`; the state is the matrix's dictionary."""
+
+
+class _Bytes(_Record):
+    """`encode(text, 'latin1')`: how Python 3 writes bytes for Python 2."""
+
+
+class _Word(_Record):
+    """A class that is only mentioned: `ndarray`, and the `list` of a `defaultdict(list)`."""
+
+
+class _Dictionary(dict[Any, Any]):
+    """`defaultdict(list)`, without the default."""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+
+    def __setstate__(self, state: Any) -> NoReturn:
+        raise TypeError("a dictionary has no state")
+
+
+# Names as Python 2 wrote them, and as Python 3 with numpy 1 or 2 writes the same objects.
+_STAND_INS: dict[tuple[str, str], type] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Word,
+    ("numpy", "dtype"): _Dtype,
+    ("scipy.sparse.csr", "csr_matrix"): _Matrix,
+    ("scipy.sparse._csr", "csr_matrix"): _Matrix,
+    ("_codecs", "encode"): _Bytes,
+    ("collections", "defaultdict"): _Dictionary,
+    ("__builtin__", "list"): _Word,
+    ("builtins", "list"): _Word,
+}
+
+
+class _InertUnpickler(pickle.Unpickler):
+    def __init__(self, path: Path, file: Any) -> None:
+        super().__init__(file, encoding="latin1")
+        self._path = path
+
+    def find_class(self, module: str, name: str) -> type:
+        try:
+            return _STAND_INS[module, name]
+        except KeyError:
+            raise UnsafeFileError(
+                f"{self._path} asks for {module}.{name}, which no Planetoid file needs; it was "
+                "refused and nothing was run: get the file from a source that you trust"
+            ) from None
+
+
+def read_record(path: Path) -> Any:
+    """The content of a pickle as numbers, text, lists, dictionaries and inert records."""
+    with path.open("rb") as file:
+        try:
+            return _InertUnpickler(path, file).load()
+        except UnsafeFileError:
+            raise
+        except Exception as error:
+            # A damaged pickle can fail in any way that its opcodes can: all of it is damage.
+            raise FormatError(
+                f"{path} is damaged or not a pickle: {str(error) or type(error).__name__}"
+            ) from None
+
+
+def array(record: Any, path: Path) -> AnyArray:
+    """The numbers of a recorded numpy array."""
+    try:
+        if not isinstance(record, _Array):
+            raise TypeError(f"it holds a {_kind(record)}")
+        _, shape, dtype, fortran, content = record.state
+        values = np.frombuffer(_raw(content), _dtype(dtype))
+        shape = tuple(int(size) for size in shape)
+        if math.prod(shape) != len(values) or min(shape, default=0) < 0:
+            raise ValueError(f"{len(values)} numbers do not make an array of shape {shape}")
+        return values.reshape(shape, order="F" if fortran else "C")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"{path} must hold an array of numbers: {error}") from None
+
+
+def _raw(content: Any) -> bytes:
+    """The bytes of an array, which unpickling as latin1 has made text of."""
+    if isinstance(content, _Bytes):
+        content = content.args[0]
+    return content.encode("latin1") if isinstance(content, str) else bytes(content)
+
+
+def _dtype(record: Any) -> np.dtype[Any]:
+    code, order = record.args[0], record.state[1]
+    # Numbers only: above all no `O`, whose bytes would be taken for addresses.
+    if not re.fullmatch(r"[iufb][1248]", code) or order not in ("<", ">", "|", "="):
+        raise ValueError(f"its dtype is {order}{code}")
+    dtype: np.dtype[Any] = np.dtype(order + code)
+    return dtype
+
+
+def matrix(record: Any, path: Path) -> csr_array:
+    """The numbers of a recorded CSR matrix; whatever else was set on it is not looked at."""
+    state = record.state if isinstance(record, _Matrix) else None
+    if not isinstance(state, dict) or not {"_shape", "data", "indices", "indptr"} <= state.keys():
+        raise FormatError(f"{path} must hold a CSR matrix, got a {_kind(record)} that is not whole")
+    parts = {name: array(state[name], path) for name in ("data", "indices", "indptr")}
+    return checked_compressed(path, "csr", np.asarray(state["_shape"]), parts)
+
+
+def adjacency_lists(record: Any, path: Path) -> dict[int, list[int]]:
+    """A dictionary node → list of neighbours, by numbers from 0."""
+    if not isinstance(record, dict):
+        raise FormatError(f"{path} must hold a dictionary of lists, got a {_kind(record)}")
+    for node, neighbours in record.items():
+        if not isinstance(neighbours, list):
+            raise FormatError(f"{path} must hold a list for each node, not so for {node!r}")
+        for end in (node, *neighbours):
+            if not (isinstance(end, int) and end >= 0):
+                raise FormatError(f"{path} must name nodes by numbers from 0, got {end!r}")
+    return record
+
+
+def _kind(record: Any) -> str:
+    return type(record).__name__.removeprefix("_").lower()

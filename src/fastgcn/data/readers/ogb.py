@@ -1,0 +1,138 @@
+"""OGB's node property prediction data sets, as their zip files unpack: `raw/*.csv.gz`.
+
+Parsed afresh from the CSV: OGB's own `processed/` files are pickles and are not read.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastgcn.data.readers._build import Edges, build, identity
+from fastgcn.data.readers._csv import read_csv
+from fastgcn.data.readers._files import need
+from fastgcn.data.readers._options import choice
+from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.graph import Graph, Split
+from fastgcn.types import AnyArray, IntArray
+
+FORMAT = "ogb"
+EXPECTS = "raw/edge.csv.gz, raw/node-feat.csv.gz, ... and split/SCHEME/train.csv.gz, ..."
+
+_EDGES, _LABELS = "edge.csv.gz", "node-label.csv.gz"
+_NODES, _EDGE_COUNT = "num-node-list.csv.gz", "num-edge-list.csv.gz"
+_FEATURES = "node-feat.csv.gz"
+_SPLIT = ("train.csv.gz", "valid.csv.gz", "test.csv.gz")
+
+
+def matches(path: Path) -> bool:
+    return any((_raw(path) / name).is_file() for name in (_EDGES, _NODES))
+
+
+def read(
+    path: Path,
+    *,
+    name: str | None = None,
+    directed: bool | None = False,
+    split: str | None = None,
+    features: str | None = None,
+) -> Graph:
+    """The data set of a folder that has `raw/` and `split/`, or the raw files themselves.
+
+    Args:
+        path: the folder.
+        name: what the graph is called; the folder's name unless given.
+        directed: False, the default, stores every edge both ways, as is usual for ogbn-arxiv;
+            True keeps the direction, None looks whether there is one.
+        split: which scheme of `split/`, needed where it has several.
+        features: `identity` where the data have none (ogbn-proteins): each node is its own.
+
+    One label column is the class, NaN where there is none; several are multi-label, 0 or 1.
+    """
+    raw = _raw(path)
+    files = need(raw, _EDGES, _LABELS, _NODES, _EDGE_COUNT)
+    edge_file, label_file, node_count_file, edge_count_file = files
+    n, n_edges = _count(node_count_file), _count(edge_count_file)
+    ends = read_csv(edge_file, np.int64, n_edges)
+    if n_edges and ends.shape[1] != 2:
+        raise FormatError(f"{edge_file} must have two columns, got {ends.shape[1]}")
+    source, target = ends.reshape(-1, 2).T
+    return build(
+        path,
+        Edges(source, target),
+        n=n,
+        directed=directed,
+        features=_features(raw / _FEATURES, features, n),
+        labels=_labels(label_file, n),
+        split=_split(_split_folder(path, split)),
+        name=name or _folder_name(path),
+    )
+
+
+def _raw(path: Path) -> Path:
+    return path / "raw" if (path / "raw").is_dir() else path
+
+
+def _folder_name(path: Path) -> str:
+    path = path.resolve()
+    return path.parent.name if path.name == "raw" else path.name
+
+
+def _count(path: Path) -> int:
+    counts = read_csv(path, np.int64)
+    if counts.shape != (1, 1) or counts[0, 0] < 0:
+        raise FormatError(
+            f"{path} must hold one number, that of the one graph, got shape {counts.shape}; "
+            "data sets of many graphs are not for node classification"
+        )
+    return int(counts[0, 0])
+
+
+def _features(path: Path, wanted: str | None, n: int) -> Any:
+    if wanted is not None:
+        choice(wanted, ("identity",), "features")
+        return identity(n)
+    if not path.is_file():
+        raise MissingFileError(
+            f"{path} is missing; get it, or pass features='identity' to make each node its own "
+            "feature where the data set has none"
+        )
+    return read_csv(path, np.float32, n)
+
+
+def _labels(path: Path, n: int) -> AnyArray:
+    table = read_csv(path, np.float64, n)
+    if table.shape[1] != 1:
+        return table
+    return np.where(np.isnan(table[:, 0]), -1, table[:, 0])
+
+
+def _split_folder(path: Path, scheme: str | None) -> Path | None:
+    """The folder with the three id files; None where the data have no split."""
+    root = path.parent / "split" if path.name == "raw" else path / "split"
+    schemes = sorted(f.name for f in root.iterdir() if f.is_dir()) if root.is_dir() else []
+    if scheme is not None:
+        if scheme not in schemes:
+            raise InputError(
+                f"split must be 'random' or one of those in {root}: "
+                f"{', '.join(schemes) or 'there are none'}, got {scheme!r}"
+            )
+        return root / scheme
+    if len(schemes) > 1:
+        raise InputError(f"{root} holds several splits: pass split= one of {', '.join(schemes)}")
+    if schemes:
+        return root / schemes[0]
+    return path if any((path / name).is_file() for name in _SPLIT) else None
+
+
+def _split(folder: Path | None) -> Split:
+    if folder is None:
+        return Split()
+    return Split(*(_ids(file) for file in need(folder, *_SPLIT)))
+
+
+def _ids(path: Path) -> IntArray:
+    ids = read_csv(path, np.int64)
+    if len(ids) and ids.shape[1] != 1:
+        raise FormatError(f"{path} must have one column of node ids, got {ids.shape[1]}")
+    return ids.reshape(-1)

@@ -1,0 +1,92 @@
+"""Splits of data that come without one."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from fastgcn import checks
+from fastgcn.errors import InputError
+from fastgcn.graph import Split
+from fastgcn.types import AnyArray, IntArray
+
+
+def stratified_split(
+    labels: AnyArray, *, train: float = 0.6, val: float = 0.2, test: float = 0.2, seed: int = 0
+) -> Split:
+    """A random split in which every class has the same shares.
+
+    Args:
+        labels: (n,) class ids, -1 = unlabelled and in no part; or (n, C) multi-label, which is
+            split at random without regard to the labels.
+        train: share of the nodes that train.
+        val: share of the nodes that validate.
+        test: share of the nodes that test. What the three leave of one is in no part.
+        seed: the same seed gives the same split.
+
+    Counts are rounded by the largest remainder, class by class; a class of three nodes or more
+    is in every part that has a share, even where rounding alone would leave it out.
+
+    >>> import numpy as np
+    >>> split = stratified_split(np.array([0] * 10 + [1] * 5), seed=1)
+    >>> [(part, len(ids)) for part, ids in split.items()]
+    [('train', 9), ('val', 3), ('test', 3)]
+    """
+    shares = _shares(train, val, test)
+    rng = _generator(seed)
+    labels = np.asarray(labels)
+    checked = checks.labels(labels, len(labels) if labels.ndim else 0, None)
+    parts: list[list[IntArray]] = [[], [], []]
+    for members in _strata(checked):
+        ends = np.cumsum(_counts(len(members), shares))
+        pieces = np.split(rng.permutation(members), ends)
+        for part, piece in zip(parts, pieces[:3], strict=True):
+            part.append(piece)
+    return Split(*(np.sort(np.concatenate(part)) for part in parts))
+
+
+def _shares(train: float, val: float, test: float) -> list[float]:
+    """The three shares and what they leave."""
+    named = {"train": train, "val": val, "test": test}
+    for name, share in named.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise InputError(f"{name} must be a share between 0 and 1, got {share!r}")
+    total = math.fsum(named.values())
+    if not 0 < total <= 1 + 1e-9:
+        raise InputError(
+            f"train, val and test are shares of the labelled nodes and must add up to more than 0 "
+            f"and at most 1, got {train} + {val} + {test} = {total:g}"
+        )
+    return [*named.values(), max(0.0, 1 - total)]
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def _strata(labels: AnyArray | None) -> list[IntArray]:
+    """The nodes of each class in ascending order, at least one (maybe empty) list."""
+    if labels is None or labels.ndim == 2:
+        return [np.arange(0 if labels is None else len(labels))]
+    classes = np.unique(labels[labels >= 0])
+    order = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[order], [*classes, labels.max(initial=-1) + 1])
+    return [order[a:b] for a, b in pairwise(starts)] or [order[:0]]
+
+
+def _counts(n: int, shares: list[float]) -> list[int]:
+    """How many of n go to train, val, test; the rest to none."""
+    quotas = [share * n for share in shares]
+    counts = [math.floor(quota) for quota in quotas]
+    by_remainder = sorted(range(4), key=lambda i: counts[i] - quotas[i])
+    for i in by_remainder[: n - sum(counts)]:
+        counts[i] += 1
+    if n >= 3:
+        for i in range(3):
+            if shares[i] > 0 and counts[i] == 0:
+                giver = 3 if counts[3] else counts.index(max(counts))
+                counts[giver] -= 1
+                counts[i] += 1
+    return counts[:3]

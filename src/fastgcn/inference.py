@@ -1,0 +1,226 @@
+"""Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn import checks
+from fastgcn.adjacency import Normalization, RowSource, normalize
+from fastgcn.errors import InputError
+from fastgcn.features import FeatureRows
+from fastgcn.graph import Graph
+from fastgcn.metrics import Metrics, measure
+from fastgcn.models import GCN
+from fastgcn.progress import progress
+from fastgcn.rows import GraphRows
+from fastgcn.samplers import LayerSampler
+from fastgcn.samplers.block import distinct, sparse_matrix
+from fastgcn.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from fastgcn.runs import Run
+
+# Nodes whose rows are computed together; bounds the temporaries of inference.
+_NODES_AT_ONCE = 16_384
+_SAMPLED_AT_ONCE = 1_024
+
+
+def predict(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    samples: int | Sequence[int] | None = None,
+    seed: int = 0,
+) -> FloatArray:
+    """(len(nodes), C) float32: the probability of each class (or label) for each node.
+
+    The full network by default (§3.2), computing only what `nodes` need; with `samples`, each
+    convolution is estimated from so many vertices, as in training. `nodes` None means all.
+    """
+    model = model_of(run_or_model)
+    ids = _node_set(graph, nodes)
+    _same_width(model, graph)
+    if samples is None:
+        source, features = full_view(model, graph)
+        logits = full_forward(model, source, features, ids)
+    else:
+        logits = _sampled_forward(run_or_model, graph, ids, samples, seed)
+    return cast(FloatArray, model.probabilities(logits).cpu().numpy())
+
+
+def embed(
+    run_or_model: "Run | GCN", graph: Graph, nodes: Any = None, *, layer: int = -1
+) -> FloatArray:
+    """(len(nodes), d) float32: the rows H^(layer) of the full network.
+
+    `layer` 1..M counts the network's layers, M being the class scores before the softmax;
+    -1, the default, is the last hidden layer M-1, and 0 the features themselves.
+    """
+    model = model_of(run_or_model)
+    ids = _node_set(graph, nodes)
+    _same_width(model, graph)
+    depth = len(model.layers)
+    if not -depth <= layer <= depth:
+        raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
+    source, features = full_view(model, graph)
+    hidden = full_forward(
+        model, source, features, ids, layers=layer % depth if layer < 0 else layer
+    )
+    return cast(FloatArray, hidden.cpu().numpy())
+
+
+def evaluate(run_or_model: "Run | GCN", graph: Graph, nodes: Any) -> Metrics:
+    """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count."""
+    ids = _node_set(
+        graph, dict(graph.split.items()).get(nodes, nodes) if isinstance(nodes, str) else nodes
+    )
+    if graph.labels is None:
+        raise InputError(f"{graph.name} has no labels to evaluate against")
+    model = model_of(run_or_model)
+    if graph.n_classes > model.sizes[-1] or graph.multilabel != model.multilabel:
+        raise InputError(
+            f"the model knows {model.sizes[-1]} classes, {graph.name} has {graph.n_classes}"
+        )
+    if graph.labels.ndim == 1:
+        ids = ids[graph.labels[ids] >= 0]
+    if not ids.size:
+        raise InputError("there is no labelled node among those to evaluate")
+    return measure(predict(run_or_model, graph, ids), graph.labels[ids])
+
+
+def model_of(run_or_model: "Run | GCN") -> GCN:
+    return run_or_model if isinstance(run_or_model, GCN) else run_or_model.model
+
+
+def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
+    """The rows of Â and of X that this network sees of a graph."""
+    return (
+        GraphRows(graph.csr, model.normalization),
+        FeatureRows(graph.features, model.feature_scaling),
+    )
+
+
+@torch.no_grad()
+def full_forward(
+    model: GCN,
+    source: RowSource,
+    features: FeatureRows,
+    nodes: IntArray,
+    *,
+    layers: int | None = None,
+) -> Tensor:
+    """(len(nodes), d): H^(layers) of `nodes` by eq. 1, layer by layer in row chunks.
+
+    Layer l is computed for the nodes that layer l+1 needs and no others.
+    """
+    layers = len(model.layers) if layers is None else layers
+    asked, place = np.unique(nodes, return_inverse=True)
+    needed = _needed(source, asked, layers)
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    with progress("Applying the network", sum(map(len, needed)), "rows") as advance:
+        h: Tensor | None = None
+        for number in range(layers):
+            layer = model.convolutions[number]
+            z = torch.cat(
+                [
+                    layer.before(_rows(features, ids, device) if h is None else h[start:stop])
+                    for start, stop, ids in _chunks(needed[number], advance)
+                ]
+            )
+            parts = []
+            for _, _, ids in _chunks(needed[number + 1]):
+                rows = source.rows(ids)
+                column = np.searchsorted(needed[number], rows.indices)
+                adj = sparse_matrix(rows.indptr, column, rows.values, len(z)).to(device)
+                parts.append(model.activate(number, layer.after(adj @ z)))
+            h = torch.cat(parts)
+        if h is None:
+            h = torch.cat([_rows(features, ids, device) for _, _, ids in _chunks(asked)])
+    model.train(was_training)
+    return h[torch.from_numpy(place).to(device)]
+
+
+def _needed(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
+    """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
+    sets = [nodes]
+    for _ in range(layers):
+        columns = [
+            distinct(source.rows(ids).indices, source.n)[0] for _, _, ids in _chunks(sets[0])
+        ]
+        sets.insert(0, distinct(np.concatenate(columns), source.n)[0])
+    return sets
+
+
+def _chunks(ids: IntArray, advance: Any = None) -> Iterator[tuple[int, int, IntArray]]:
+    for start in range(0, len(ids), _NODES_AT_ONCE):
+        stop = min(start + _NODES_AT_ONCE, len(ids))
+        yield start, stop, ids[start:stop]
+        if advance is not None:
+            advance(stop - start)
+
+
+def _rows(features: FeatureRows, ids: IntArray, device: torch.device) -> Tensor:
+    return torch.from_numpy(features(ids)).to(device)
+
+
+@torch.no_grad()
+def _sampled_forward(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: IntArray,
+    samples: int | Sequence[int],
+    seed: int,
+) -> Tensor:
+    """Logits with every convolution sampled as in training, the first one too."""
+    model = model_of(run_or_model)
+    config = None if isinstance(run_or_model, GCN) else run_or_model.config
+    sizes = [samples] * len(model.layers) if isinstance(samples, int) else list(samples)
+    if len(sizes) != len(model.layers):
+        raise InputError(
+            f"samples must be one number or {len(model.layers)}, one a layer, got {len(sizes)}"
+        )
+    sampler = LayerSampler(
+        normalize(graph, cast(Normalization, model.normalization)),
+        sizes,
+        distribution=config.distribution if config else "importance",
+        replacement=config.replacement if config else True,
+        neighbors_only=config.neighbors_only if config else False,
+        correct_weights=config.correct_weights if config else True,
+    )
+    features = FeatureRows(graph.features, model.feature_scaling)
+    rng = torch.Generator().manual_seed(seed)
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    parts = []
+    for start in range(0, len(nodes), _SAMPLED_AT_ONCE):
+        batch = torch.from_numpy(nodes[start : start + _SAMPLED_AT_ONCE])
+        blocks = sampler.sample(batch, rng)
+        x = _rows(features, blocks[0].src.numpy(), device)
+        parts.append(model([block.to(device) for block in blocks], x))
+    model.train(was_training)
+    return torch.cat(parts)
+
+
+def _node_set(graph: Graph, nodes: Any) -> IntArray:
+    if nodes is None:
+        return np.arange(graph.n_nodes)
+    ids = checks.integers(nodes, "nodes").astype(np.int64, copy=False)
+    if not ids.size:
+        raise InputError("nodes must name at least one node, got none")
+    checks.in_range(ids, graph.n_nodes, "nodes")
+    return ids
+
+
+def _same_width(model: GCN, graph: Graph) -> None:
+    if graph.n_features != model.sizes[0]:
+        raise InputError(
+            f"the model was trained on {model.sizes[0]} features, "
+            f"{graph.name} has {graph.n_features}"
+        )

@@ -1,0 +1,212 @@
+"""A run and its folder: config, metrics, weights, resume state; every file is replaced whole."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from fastgcn.config import TrainConfig
+from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.models import GCN
+
+SCHEMA = 1
+
+
+@dataclass(slots=True)
+class Run:
+    """A training run: what was trained, how, and how good it is.
+
+    Attributes:
+        model: the network with the weights of the best validation epoch.
+        config: the settings.
+        history: one record an epoch: train_loss, val_loss, val_micro_f1, seconds, ...
+        metrics: final scores and times by name.
+        class_names: the classes of the model's outputs, None where known by number only.
+        fingerprint: of the graph it was trained on.
+        source: what that graph was loaded from, None if it was made in memory.
+        path: the run's folder, None if it has none.
+    """
+
+    model: GCN
+    config: TrainConfig
+    history: list[dict[str, Any]]
+    metrics: dict[str, Any]
+    class_names: tuple[str, ...] | None = None
+    fingerprint: str = ""
+    source: Mapping[str, Any] | None = None
+    path: Path | None = None
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Run":
+        """A finished run from its folder."""
+        return RunFolder.open(Path(path)).load()
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Everything an interrupted run needs to continue as if nothing had happened."""
+
+    tensors: dict[str, Tensor]
+    progress: dict[str, Any]
+
+
+@dataclass(slots=True)
+class RunFolder:
+    """The files of one run.
+
+    `config.json` (settings, data, fingerprint), `metrics.jsonl` (a line an epoch),
+    `state.safetensors` (for resuming), and once finished `model.safetensors` and `result.json`.
+    """
+
+    path: Path
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, path: Path, about: dict[str, Any]) -> "RunFolder":
+        if (path / "config.json").exists():
+            raise InputError(
+                f"{path} holds a run already; continue it with --resume {path} "
+                "or choose another --run-dir"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        folder = cls(path, {"schema": SCHEMA, **about})
+        write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        try:
+            about = json.loads((path / "config.json").read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingFileError(f"{path} is not a run: it has no config.json") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{path}/config.json is not valid JSON: {error}") from None
+        if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+            raise FormatError(f"{path} is not a run of this version's schema ({SCHEMA})")
+        return cls(path, about)
+
+    @property
+    def config(self) -> TrainConfig:
+        return TrainConfig.from_dict(self.about["config"])
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "result.json").exists()
+
+    def write_history(self, history: list[dict[str, Any]]) -> None:
+        write_text(
+            self.path / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in history)
+        )
+
+    def append_history(self, record: dict[str, Any]) -> None:
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def read_history(self, epochs: int) -> list[dict[str, Any]]:
+        """The first `epochs` records; later ones may be cut off by a kill."""
+        lines = (self.path / "metrics.jsonl").read_text().splitlines()[:epochs]
+        if len(lines) < epochs:
+            raise FormatError(f"{self.path}/metrics.jsonl is shorter than the run's state")
+        return [json.loads(line) for line in lines]
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        data = save(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
+        write_bytes(self.path / "state.safetensors", data)
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        path = self.path / "state.safetensors"
+        if not path.exists():
+            return None
+        tensors, metadata = _read_safetensors(path)
+        return Checkpoint(tensors, json.loads(metadata["progress"]))
+
+    def finish(self, run: Run) -> None:
+        """Write the model, then the result that marks the run as finished."""
+        model = run.model
+        metadata = {
+            "schema": str(SCHEMA),
+            "config": json.dumps(run.config.to_dict()),
+            "sizes": json.dumps(model.sizes),
+            "multilabel": json.dumps(model.multilabel),
+            "class_names": json.dumps(run.class_names),
+            "fingerprint": run.fingerprint,
+        }
+        tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+        write_bytes(self.path / "model.safetensors", save(tensors, metadata))
+        write_text(self.path / "result.json", json.dumps(run.metrics, indent=1))
+
+    def load(self) -> Run:
+        if not self.finished:
+            raise InputError(
+                f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
+            )
+        tensors, metadata = _read_safetensors(self.path / "model.safetensors")
+        try:
+            config = TrainConfig.from_dict(json.loads(metadata["config"]))
+            names = json.loads(metadata["class_names"])
+            model = build_model(
+                config, json.loads(metadata["sizes"]), multilabel=json.loads(metadata["multilabel"])
+            )
+            model.load_state_dict(tensors)
+            result = json.loads((self.path / "result.json").read_text())
+            history = self.read_history(result["epochs"])
+        except (KeyError, RuntimeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{self.path} is damaged: {error}") from None
+        return Run(
+            model=model.eval(),
+            config=config,
+            history=history,
+            metrics=result,
+            class_names=None if names is None else tuple(names),
+            fingerprint=metadata["fingerprint"],
+            source=self.about["data"],
+            path=self.path,
+        )
+
+
+def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
+    """The network of a config, its weights drawn from the config's seed."""
+    return GCN(
+        sizes,
+        bias=config.bias,
+        dropout=config.dropout,
+        multilabel=multilabel,
+        normalization=config.normalization,
+        feature_scaling=config.feature_scaling,
+        rng=torch.Generator().manual_seed(config.seed),
+    )
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+        return load_file(path), metadata
+    except FileNotFoundError:
+        raise MissingFileError(f"{path} is missing") from None
+    except (SafetensorError, OSError) as error:
+        raise FormatError(f"{path} is damaged: {error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a file whole: a reader, or a kill, meets the old one or the new one."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

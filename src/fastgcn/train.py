@@ -1,0 +1,334 @@
+"""`fit`: the only training loop."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fastgcn.config import TrainConfig
+from fastgcn.data.layout import fingerprint
+from fastgcn.errors import InputError
+from fastgcn.graph import Graph
+from fastgcn.runs import Checkpoint, Run, RunFolder, build_model
+from fastgcn.samplers import LayerSampler
+from fastgcn.samplers.block import sparse_matrix
+from fastgcn.stopping import best_epoch, should_stop
+from fastgcn.training_data import Judge, TrainingData, prepare
+from fastgcn.types import FloatArray
+
+OnEpoch = Callable[[dict[str, Any]], None]
+
+# Seconds between checkpoints: what a kill can cost at most, beside the epoch under way.
+_CHECKPOINT_EVERY = 1.0
+
+
+def fit(
+    graph: Graph,
+    config: TrainConfig | None = None,
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Train a network on the training nodes of `graph`; validation chooses the weights kept.
+
+    `run_dir` keeps the run on disk, where it survives an interruption (`resume`). `on_epoch`
+    is called with the record of each epoch.
+
+    >>> import fastgcn
+    >>> run = fastgcn.fit(fastgcn.load("digits"), fastgcn.TrainConfig(epochs=2, samples=50))
+    >>> len(run.history)
+    2
+    """
+    config = config or TrainConfig()
+    folder = None
+    if run_dir is not None:
+        about = {
+            "config": config.to_dict(),
+            "data": None if graph.source is None else dict(graph.source),
+            "fingerprint": fingerprint(graph),
+        }
+        folder = RunFolder.create(Path(run_dir), about)
+    return _train(graph, config, folder, on_epoch)
+
+
+def resume(
+    run_dir: str | os.PathLike[str], graph: Graph, *, on_epoch: OnEpoch | None = None
+) -> Run:
+    """Continue an interrupted run; on the CPU it ends as it would have uninterrupted."""
+    folder = RunFolder.open(Path(run_dir))
+    if folder.finished:
+        return folder.load()
+    if fingerprint(graph) != folder.about["fingerprint"]:
+        raise InputError(
+            f"{run_dir} was trained on other data: {graph.name} does not have its fingerprint; "
+            "resume with the graph and split the run was started with"
+        )
+    return _train(graph, folder.config, folder, on_epoch)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds spent by purpose, over all sessions of a run."""
+
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("precompute", "sampling", "compute", "evaluation"), 0.0
+        )
+    )
+
+    @contextmanager
+    def charge(self, purpose: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[purpose] += time.perf_counter() - start
+
+
+class Trainer:
+    """The state of a run between two epochs, and how to take it one epoch further."""
+
+    def __init__(self, graph: Graph, config: TrainConfig, folder: RunFolder | None) -> None:
+        self.config, self.clock = config, Clock()
+        self.device = choose_device(config.device)
+        with self.clock.charge("precompute"):
+            self.data = prepare(graph, config, folder.path if folder else None)
+        sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
+        self.model = build_model(config, sizes, multilabel=graph.multilabel).to(self.device)
+        self.optimizer = torch.optim.Adam(self._parameter_groups(), lr=config.learning_rate)
+        self.sampler = LayerSampler(
+            self.data.adjacency,
+            config.layer_samples,
+            distribution=config.distribution,
+            replacement=config.replacement,
+            neighbors_only=config.neighbors_only,
+            correct_weights=config.correct_weights,
+        )
+        self.rng = torch.Generator().manual_seed(config.seed + 1)
+        self.dropout_rng = torch.Generator(self.device).manual_seed(config.seed + 2)
+        self.model.dropout.rng = self.dropout_rng
+        self.loss = make_loss(self.data, graph, config).to(self.device)
+        self.validation = Judge(graph, config, graph.split.val) if graph.split.val.size else None
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Tensor] = {}
+        self.batches = 0
+
+    def _parameter_groups(self) -> list[dict[str, Any]]:
+        """L2 on the first layer's weights as the authors have it, or on all weights."""
+        decayed = [
+            layer.weight
+            for number, layer in enumerate(self.model.convolutions)
+            if number == 0 or self.config.weight_decay_on == "all"
+        ]
+        chosen = {id(p) for p in decayed}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        return [
+            {"params": decayed, "weight_decay": self.config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+
+    def epoch(self) -> dict[str, Any]:
+        """One pass over the training nodes, and the record of it."""
+        start = time.perf_counter()
+        if self.config.distribution == "optimal":
+            with self.clock.charge("sampling"):
+                self.sampler.set_row_norms(self._row_norms())
+        losses, weights, empty = [], [], 0.0
+        for number, batch in enumerate(self._shuffled_batches()):
+            with self.clock.charge("sampling"):
+                blocks = self.sampler.sample(batch, self.rng)
+                x = self.data.rows(blocks[0].src if blocks else batch)
+            if number == 0 and blocks:
+                empty = blocks[-1].empty_rows / len(batch)
+            with self.clock.charge("compute"):
+                self.optimizer.zero_grad(set_to_none=True)
+                logits = self.model([b.to(self.device) for b in blocks], x.to(self.device))
+                loss = self.loss(logits, self.data.labels[batch].to(self.device))
+                loss.backward()
+                self.optimizer.step()
+                losses.append(loss.item())
+            weights.append(len(batch))
+            self.batches += 1
+        record = {
+            "epoch": len(self.history) + 1,
+            "train_loss": float(np.average(losses, weights=weights)),
+            "empty_rows": empty,
+        }
+        if self.validation is not None:
+            with self.clock.charge("evaluation"):
+                scores = self.validation(self.model)
+            record |= {f"val_{name}": value for name, value in scores.scores().items()}
+        record["seconds"] = time.perf_counter() - start
+        self.history.append(record)
+        if best_epoch(self.history) == len(self.history) - 1:
+            self.best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        return record
+
+    def _shuffled_batches(self) -> Iterator[Tensor]:
+        order = torch.randperm(len(self.data.batch_nodes), generator=self.rng)
+        nodes, size = self.data.batch_nodes[order], self.config.batch_size
+        end = len(nodes)
+        if self.config.drop_last and end > size:
+            end -= end % size
+        for start in range(0, end, size):
+            yield nodes[start : start + size]
+
+    @torch.no_grad()
+    def _row_norms(self) -> list[FloatArray]:
+        """|x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
+        matrix, norms = self.data.adjacency, []
+        adj = sparse_matrix(matrix.indptr, matrix.indices, matrix.values, matrix.n).to(self.device)
+        h = self.data.rows(torch.arange(matrix.n)).to(self.device)
+        for number, layer in enumerate(self.model.convolutions):
+            exact = self.config.precompute and number == 0
+            if not exact:
+                norms.append((h @ layer.weight).norm(dim=1).cpu().numpy())
+            h = self.model.activate(number, layer(h, None if exact else adj))
+        return norms
+
+    def checkpoint(self) -> Checkpoint:
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors |= {f"best.{k}": v for k, v in self.best.items()}
+        for number, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{number}.{k}": v for k, v in state.items()}
+        tensors["rng"] = self.rng.get_state()
+        tensors["dropout_rng"] = self.dropout_rng.get_state()
+        progress = {
+            "epochs": len(self.history),
+            "batches": self.batches,
+            "seconds": self.clock.seconds,
+        }
+        return Checkpoint({k: v.detach().cpu() for k, v in tensors.items()}, progress)
+
+    def restore(self, checkpoint: Checkpoint, history: list[dict[str, Any]]) -> None:
+        def named(prefix: str) -> dict[str, Tensor]:
+            start = f"{prefix}."
+            return {
+                k.removeprefix(start): v
+                for k, v in checkpoint.tensors.items()
+                if k.startswith(start)
+            }
+
+        self.model.load_state_dict(named("model"))
+        self.best = named("best")
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in named("adam").items():
+            number, name = key.split(".", 1)
+            state.setdefault(int(number), {})[name] = value
+        full = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({"state": state, "param_groups": full["param_groups"]})
+        self.rng.set_state(checkpoint.tensors["rng"])
+        self.dropout_rng.set_state(checkpoint.tensors["dropout_rng"])
+        self.batches = checkpoint.progress["batches"]
+        self.clock.seconds |= checkpoint.progress["seconds"]
+        self.history = history
+
+
+def _train(
+    graph: Graph, config: TrainConfig, folder: RunFolder | None, on_epoch: OnEpoch | None
+) -> Run:
+    with thread_count(config.threads):
+        trainer = Trainer(graph, config, folder)
+        if folder is not None:
+            checkpoint = folder.load_checkpoint()
+            if checkpoint is not None:
+                history = folder.read_history(checkpoint.progress["epochs"])
+                trainer.restore(checkpoint, history)
+            folder.write_history(trainer.history)
+        saved = time.monotonic()
+        while len(trainer.history) < config.epochs and not should_stop(trainer.history, config):
+            record = trainer.epoch()
+            if folder is not None:
+                folder.append_history(record)
+                if time.monotonic() - saved >= _CHECKPOINT_EVERY:
+                    folder.save_checkpoint(trainer.checkpoint())
+                    saved = time.monotonic()
+            if on_epoch is not None:
+                on_epoch(record)
+        return _finish(graph, trainer, folder)
+
+
+def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
+    model, clock = trainer.model, trainer.clock
+    model.load_state_dict(trainer.best)
+    best = trainer.history[best_epoch(trainer.history)]
+    metrics: dict[str, Any] = {
+        "dataset": graph.name,
+        "seed": trainer.config.seed,
+        "epochs": len(trainer.history),
+        "best_epoch": best["epoch"],
+    }
+    metrics |= {name: value for name, value in best.items() if name.startswith("val_")}
+    if graph.split.test.size:
+        with clock.charge("evaluation"):
+            judge = Judge(graph, trainer.config, graph.split.test)
+            scores = judge(model) if len(judge) else None
+        if scores is not None:
+            metrics |= {f"test_{name}": value for name, value in scores.scores().items()}
+            metrics["test_classes"] = {
+                name: list(getattr(scores, name))
+                for name in ("precision", "recall", "f1", "support")
+            }
+    spent = clock.seconds
+    metrics |= {
+        "train_seconds": spent["sampling"] + spent["compute"] + spent["evaluation"],
+        "seconds_per_batch": (spent["sampling"] + spent["compute"]) / max(trainer.batches, 1),
+        **{f"{purpose}_seconds": seconds for purpose, seconds in spent.items()},
+        "batches": trainer.batches,
+        "device": str(trainer.device),
+    }
+    run = Run(
+        model=model.eval(),
+        config=trainer.config,
+        history=trainer.history,
+        metrics=metrics,
+        class_names=None if graph.class_names is None else tuple(graph.class_names),
+        fingerprint=fingerprint(graph),
+        source=graph.source,
+        path=None if folder is None else folder.path,
+    )
+    if folder is not None:
+        folder.save_checkpoint(trainer.checkpoint())
+        folder.finish(run)
+    return run
+
+
+def make_loss(data: TrainingData, graph: Graph, config: TrainConfig) -> nn.Module:
+    """Cross entropy over classes, or for each label; `balanced` weighs classes by 1/frequency."""
+    labels = data.labels[data.batch_nodes]
+    if graph.multilabel:
+        if config.class_weight == "none":
+            return nn.BCEWithLogitsLoss()
+        positive = labels.sum(dim=0).clamp(min=1)
+        return nn.BCEWithLogitsLoss(pos_weight=(len(labels) - positive) / positive)
+    if config.class_weight == "none":
+        return nn.CrossEntropyLoss()
+    counts = torch.bincount(labels, minlength=graph.n_classes).clamp(min=1)
+    return nn.CrossEntropyLoss(weight=len(labels) / (graph.n_classes * counts.float()))
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise InputError(f"device {name} was asked for, but there is no CUDA device here; use cpu")
+    return torch.device(name)
+
+
+@contextmanager
+def thread_count(threads: int) -> Iterator[None]:
+    """Run torch on so many threads; 0 means all that this process may use."""
+    before = torch.get_num_threads()
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    torch.set_num_threads(threads or allowed or 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

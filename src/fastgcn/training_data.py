@@ -1,0 +1,163 @@
+"""What a training run sees: the training graph's Â and inputs, and the nodes it is judged on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.adjacency import Adjacency, Rows, induced_csr, normalize
+from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.features import FeatureRows
+from fastgcn.graph import Graph
+from fastgcn.inference import full_forward
+from fastgcn.metrics import Metrics, measure
+from fastgcn.models import GCN
+from fastgcn.propagate import fits_in_memory, propagate
+from fastgcn.rows import GraphRows
+from fastgcn.samplers import Block, FullSampler
+from fastgcn.types import AnyArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The graph that is trained on, renumbered 0..n-1 if it is a part of the whole.
+
+    Attributes:
+        adjacency: Â of the training graph.
+        inputs: rows of ÂX (n, F) where precomputed, else rows of X on demand.
+        batch_nodes: (k,) ids of the nodes that batches are made of.
+        labels: (n,) int64 or (n, C) float32.
+    """
+
+    adjacency: Adjacency
+    inputs: "FloatArray | FeatureRows"
+    batch_nodes: Tensor
+    labels: Tensor
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """(len(ids), F): the network's input rows."""
+        if isinstance(self.inputs, FeatureRows):
+            return torch.from_numpy(self.inputs(ids.numpy()))
+        if isinstance(self.inputs, np.memmap):
+            return torch.from_numpy(self.inputs[ids.numpy()])
+        return torch.from_numpy(self.inputs)[ids]
+
+
+def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingData:
+    """The training graph of `graph`: induced on the training nodes if inductive, else all of it.
+
+    Inductive training reads no feature, label or edge of a node outside the training part.
+    """
+    check_trainable(graph, config)
+    nodes = graph.split.train if config.inductive else None
+    csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
+    adjacency = normalize(csr, config.normalization)
+    features = FeatureRows(graph.features, config.feature_scaling, nodes)
+    inputs: FloatArray | FeatureRows = features
+    if config.precompute:
+        n_bytes = 4 * adjacency.n * features.width
+        out = None
+        if not fits_in_memory(n_bytes):
+            out = (folder or Path.cwd()) / "propagated.f32"
+        inputs = propagate(adjacency, features, out=out)
+    batch_nodes = np.arange(adjacency.n) if nodes is not None else graph.split.train
+    assert graph.labels is not None
+    return TrainingData(
+        adjacency,
+        inputs,
+        torch.from_numpy(np.array(batch_nodes, dtype=np.int64)),
+        label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
+    )
+
+
+def label_tensor(labels: AnyArray) -> Tensor:
+    """Class ids as int64, label sets as float32: what the losses take."""
+    return torch.from_numpy(labels.astype(np.int64 if labels.ndim == 1 else np.float32))
+
+
+def check_trainable(graph: Graph, config: TrainConfig) -> None:
+    """Refuse, in one sentence, what cannot be trained."""
+    if graph.labels is None:
+        raise InputError(f"{graph.name} has no labels, and training needs them")
+    if not graph.split.train.size:
+        raise InputError(
+            f"{graph.name} has no training nodes; give it a split "
+            "(a split column, or --split random)"
+        )
+    if graph.n_features == 0:
+        raise InputError(f"the nodes of {graph.name} have no features, and training needs them")
+    n = len(graph.split.train) if config.inductive else graph.n_nodes
+    for t in config.layer_samples:
+        if t > n:
+            raise InputError(
+                f"samples must be at most the {n:,} nodes of the training graph, got {t:,}"
+            )
+
+
+class Judge:
+    """Scores a network on a part of the split by the full GCN (eq. 1).
+
+    What does not depend on the weights, the needed rows of Â and of ÂX, is computed once.
+    """
+
+    def __init__(self, graph: Graph, config: TrainConfig, part: IntArray) -> None:
+        nodes: IntArray | None = None
+        if config.evaluation_graph == "joined" and config.inductive:
+            nodes = np.union1d(graph.split.train, part)
+        csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
+        assert graph.labels is not None
+        if graph.labels.ndim == 1:
+            part = part[graph.labels[part] >= 0]
+        self.labels = np.asarray(graph.labels[part])
+        self._part = part if nodes is None else np.searchsorted(nodes, part)
+        self._rows = GraphRows(csr, config.normalization)
+        self._features = FeatureRows(graph.features, config.feature_scaling, nodes)
+        self._blocks: list[Block] | None = None
+        self._inputs: Tensor | None = None
+        self._layers = config.layers
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def __call__(self, model: GCN) -> Metrics:
+        """Scores of the network as it is."""
+        device = next(model.parameters()).device
+        if self._blocks is None:
+            self._plan(device)
+        if self._inputs is None:
+            logits = full_forward(model, self._rows, self._features, self._part)
+        else:
+            assert self._blocks is not None
+            model.eval()
+            with torch.no_grad():
+                logits = model(self._blocks, self._inputs)
+            model.train()
+        return measure(model.probabilities(logits).cpu().numpy(), self.labels)
+
+    def _plan(self, device: torch.device) -> None:
+        """The blocks above the first layer, and ÂX for the rows that they need, if it fits."""
+        first, *self._blocks = FullSampler(self._rows, self._layers).sample(
+            torch.from_numpy(self._part)
+        )
+        self._blocks = [block.to(device) for block in self._blocks]
+        if fits_in_memory(4 * len(first.dst) * self._features.width):
+            wanted = _Selected(self._rows, first.dst.numpy())
+            self._inputs = torch.from_numpy(propagate(wanted, self._features)).to(device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """Some rows of Â under new row numbers, columns as they were."""
+
+    source: GraphRows
+    nodes: IntArray
+
+    @property
+    def n(self) -> int:
+        return len(self.nodes)
+
+    def rows(self, ids: IntArray) -> Rows:
+        return self.source.rows(self.nodes[ids])

@@ -1,0 +1,359 @@
+"""Downloads from a local server that behaves well, badly, or not at all."""
+
+import hashlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from fastgcn.data import download as module
+from fastgcn.data.download import download
+from fastgcn.errors import DownloadError, InputError
+
+CONTENT = bytes(range(256)) * 1000
+BLOB = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT).hexdigest()
+
+
+@dataclass
+class Behaviour:
+    """What the server does, changed by the tests, and what it was asked."""
+
+    body: bytes = CONTENT
+    ranges: bool = True
+    shift: int = 0  # how far off the answer to a range starts
+    statuses: list[int] = field(default_factory=list)  # errors answered first, in this order
+    cuts: list[int] = field(default_factory=list)  # bytes after which the first answers break
+    asked: list[str | None] = field(default_factory=list)
+    redirect: str | None = None
+    announced: bool = True  # whether there is a Content-Length
+    hold: threading.Event | None = None  # after a cut, the connection stays open until this
+
+
+class Handler(BaseHTTPRequestHandler):
+    def __init__(self, *args: object, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        super().__init__(*args)  # type: ignore[arg-type]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        how = self.behaviour
+        wanted = self.headers["Range"]
+        how.asked.append(wanted)
+        if how.statuses:
+            return self.send_error(how.statuses.pop(0))
+        if how.redirect:
+            self.send_response(302)
+            self.send_header("Location", how.redirect)
+            return self.end_headers()
+        start = 0
+        if wanted and how.ranges:
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            if start >= len(how.body):
+                return self.send_error(416)
+            start += how.shift
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(how.body) - 1}/{len(how.body)}")
+        else:
+            self.send_response(200)
+        if how.announced:
+            self.send_header("Content-Length", str(len(how.body) - start))
+        self.end_headers()
+        end = start + how.cuts.pop(0) if how.cuts else len(how.body)
+        self.wfile.write(how.body[start:end])
+        if how.hold:
+            how.hold.wait()
+        return None
+
+
+@dataclass
+class Server:
+    url: str
+    behaviour: Behaviour
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(module, "_BACKOFF", 0.0)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    behaviour = Behaviour()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, behaviour=behaviour)) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Server(f"http://127.0.0.1:{httpd.server_port}/some/file.bin", behaviour)
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "file.bin"
+
+
+def part_of(target: Path) -> Path:
+    return target.with_name("file.bin.part")
+
+
+def left_behind(target: Path) -> list[str]:
+    return sorted(path.name for path in target.parent.iterdir())
+
+
+def test_good(server: Server, target: Path) -> None:
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    download(server.url, target, git_blob=BLOB, sha256=sha256, size=len(CONTENT))
+    assert target.read_bytes() == CONTENT
+    assert left_behind(target) == ["file.bin"]
+    assert server.behaviour.asked == [None]
+
+
+def test_empty_file(server: Server, target: Path) -> None:
+    server.behaviour.body = b""
+    download(server.url, target, git_blob="e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")  # git's own
+    assert target.read_bytes() == b""
+
+
+def test_truncated_answer_is_continued(server: Server, target: Path) -> None:
+    server.behaviour.cuts = [1000]
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == [None, "bytes=1000-"]
+
+
+def test_always_truncated_leaves_a_part_that_the_next_run_continues(
+    server: Server, target: Path
+) -> None:
+    server.behaviour.cuts = [1000, 500]
+    with pytest.raises(DownloadError, match=r"ended after 1,500 of 256,000 bytes.*FASTGCN_DATA"):
+        download(server.url, target, git_blob=BLOB, attempts=2)
+    assert left_behind(target) == ["file.bin.part"]
+    assert part_of(target).read_bytes() == CONTENT[:1500]
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked[-1] == "bytes=1500-"
+
+
+def test_content_nothing_is_known_about_starts_anew(server: Server, target: Path) -> None:
+    target.parent.mkdir()
+    part_of(target).write_bytes(b"of another file")
+    server.behaviour.cuts = [1000, 1000]
+    with pytest.raises(DownloadError):
+        download(server.url, target, attempts=1)
+    assert left_behind(target) == []
+    download(server.url, target)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == [None, None, None]
+
+
+def test_truncation_without_a_length_is_seen_by_the_size(server: Server, target: Path) -> None:
+    server.behaviour.cuts = [1000]
+    server.behaviour.announced = False
+    download(server.url, target, sha256=hashlib.sha256(CONTENT).hexdigest(), size=len(CONTENT))
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == [None, "bytes=1000-"]
+
+
+@pytest.mark.parametrize("body", [CONTENT[:-1] + b"!", CONTENT + b"!", b"<html>sign in</html>"])
+def test_corrupted(server: Server, target: Path, body: bytes) -> None:
+    server.behaviour.body = body
+    with pytest.raises(DownloadError, match=rf"file\.bin from {server.url}.*damaged.*removed"):
+        download(server.url, target, git_blob=BLOB)
+    assert left_behind(target) == []
+    assert server.behaviour.asked == [None], "the same again would not help"
+
+
+def test_wrong_sha256_and_wrong_size(server: Server, target: Path) -> None:
+    with pytest.raises(DownloadError, match="SHA-256 is [0-9a-f]{64} instead of 00"):
+        download(server.url, target, sha256="00")
+    with pytest.raises(DownloadError, match="bytes instead of 7"):
+        download(server.url, target, size=7)
+    assert left_behind(target) == []
+
+
+def test_corrupted_leaves_what_was_there_before(server: Server, target: Path) -> None:
+    target.parent.mkdir()
+    target.write_bytes(b"older")
+    server.behaviour.body = b"damaged"
+    with pytest.raises(DownloadError):
+        download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == b"older"
+    assert left_behind(target) == ["file.bin"]
+
+
+def test_not_found(server: Server, target: Path) -> None:
+    server.behaviour.statuses = [404]
+    with pytest.raises(DownloadError, match=rf"404 Not Found; put the file at {target} or set"):
+        download(server.url, target, git_blob=BLOB)
+    assert left_behind(target) == []
+    assert len(server.behaviour.asked) == 1
+
+
+def test_passing_server_errors_are_retried(server: Server, target: Path) -> None:
+    server.behaviour.statuses = [503, 429]
+    download(server.url, target, git_blob=BLOB, attempts=3)
+    assert target.read_bytes() == CONTENT
+
+
+def test_resumes_from_a_part(server: Server, target: Path) -> None:
+    target.parent.mkdir()
+    part_of(target).write_bytes(CONTENT[:70_000])
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert left_behind(target) == ["file.bin"]
+    assert server.behaviour.asked == ["bytes=70000-"]
+
+
+def test_a_whole_part_needs_no_request(server: Server, target: Path) -> None:
+    target.parent.mkdir()
+    part_of(target).write_bytes(CONTENT)
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == []
+
+
+def test_server_without_ranges_sends_the_whole(server: Server, target: Path) -> None:
+    server.behaviour.ranges = False
+    target.parent.mkdir()
+    part_of(target).write_bytes(CONTENT[:70_000])
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == ["bytes=70000-"]
+
+
+@pytest.mark.parametrize("part", [b"of another version", CONTENT + b"too long"])
+def test_a_part_that_does_not_fit_is_dropped(server: Server, target: Path, part: bytes) -> None:
+    target.parent.mkdir()
+    part_of(target).write_bytes(part)
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == [f"bytes={len(part)}-", None]
+
+
+def test_a_range_that_was_not_asked_for_is_not_used(server: Server, target: Path) -> None:
+    server.behaviour.shift = 5
+    target.parent.mkdir()
+    part_of(target).write_bytes(CONTENT[:100])
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == ["bytes=100-", None]
+
+
+def test_server_down(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BACKOFF", 0.0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/file.bin"
+        with pytest.raises(DownloadError, match=f"{url}.*refused"):
+            download(url, target, git_blob=BLOB)
+    assert left_behind(target) == []
+
+
+def test_silent_server_times_out(target: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/file.bin"
+        with pytest.raises(DownloadError, match="timed out"):
+            download(url, target, git_blob=BLOB, attempts=1, timeout=0.05)
+    assert left_behind(target) == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://127.0.0.1/x", "/etc/hostname"])
+def test_only_http(url: str, target: Path) -> None:
+    with pytest.raises(InputError, match="http or https"):
+        download(url, target)
+    assert not target.parent.exists()
+
+
+def test_redirects_stay_on_http(server: Server, target: Path) -> None:
+    for redirect in ("file:///etc/hostname", "ftp://127.0.0.1/x"):
+        server.behaviour.redirect = redirect
+        with pytest.raises(DownloadError):
+            download(server.url, target)
+        assert left_behind(target) == []
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1/a b", "http://127.0.0.1/ü", "http://"])
+def test_addresses_that_are_not_valid(url: str, target: Path) -> None:
+    with pytest.raises(DownloadError):
+        download(url, target, attempts=1)
+
+
+def test_attempts_must_be_positive(target: Path) -> None:
+    with pytest.raises(InputError, match="attempts must be at least 1, got 0"):
+        download("http://127.0.0.1/", target, attempts=0)
+
+
+def test_folder_that_cannot_be_made(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(DownloadError, match=r"could not download x\.bin"):
+        download(server.url, tmp_path / "file" / "x.bin")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk_leaves_nothing(server: Server, target: Path) -> None:
+    target.parent.mkdir()
+    part_of(target).symlink_to("/dev/full")
+    with pytest.raises(DownloadError, match="No space left"):
+        download(server.url, target, git_blob=BLOB)
+    assert left_behind(target) == []
+
+
+def test_continues_after_a_killed_process(server: Server, target: Path) -> None:
+    server.behaviour.cuts = [200_000]
+    server.behaviour.hold = threading.Event()
+    code = "import sys, pathlib; from fastgcn.data.download import download; "
+    code += "download(sys.argv[1], pathlib.Path(sys.argv[2]), git_blob=sys.argv[3])"
+    with subprocess.Popen([sys.executable, "-c", code, server.url, target, BLOB]) as process:
+        while not part_of(target).exists() or part_of(target).stat().st_size == 0:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    server.behaviour.hold.set()
+    assert left_behind(target) == ["file.bin.part"]
+    arrived = part_of(target).stat().st_size
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+    assert server.behaviour.asked == [None, f"bytes={arrived}-"]
+
+
+def test_many_threads_at_once(server: Server, target: Path) -> None:
+    errors: list[BaseException] = []
+    start = threading.Barrier(4)
+
+    def fetch() -> None:
+        start.wait()
+        try:
+            download(server.url, target, git_blob=BLOB)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=fetch) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert target.read_bytes() == CONTENT
+    assert left_behind(target) == ["file.bin"]
+
+
+def test_a_part_in_use_is_left_alone(server: Server, target: Path) -> None:
+    target.parent.mkdir()
+    with module._part_file(target, keep=True) as held:
+        held.write(CONTENT[:10])
+        held.flush()
+        download(server.url, target, git_blob=BLOB)
+        assert target.read_bytes() == CONTENT
+        assert part_of(target).read_bytes() == CONTENT[:10]
+        held.write(CONTENT[10:])
+    assert target.read_bytes() == CONTENT
+    assert left_behind(target) == ["file.bin"]
