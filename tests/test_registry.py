@@ -235,8 +235,11 @@ def test_find_local_finds_only_data_sets_by_plain_names(data: Path) -> None:
         (data / folder).mkdir(parents=True)
         (data / folder / "file").write_text("x")
     (registry.cache_folder() / "cache-like-too").mkdir(parents=True)
+    (data / "empty").mkdir()
+    (data / "nested" / "raw").mkdir(parents=True)  # as OGB's are
     assert registry.find_local("cache-like") == data / "cache-like"
-    names = ("planetoid", "npz", "npz/inner", "..", ".", "", ".hidden", "cache-like-too")
+    assert registry.find_local("nested") == data / "nested"
+    names = ("planetoid", "npz", "npz/inner", "..", ".", "", ".hidden", "cache-like-too", "empty")
     for name in (*names, str(data / "cache-like")):
         assert registry.find_local(name) is None, name
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastgcn.inference import embed, evaluate, predict
     from fastgcn.metrics import Metrics
     from fastgcn.models import GCN
+    from fastgcn.new_nodes import predict_new
     from fastgcn.propagate import propagate
     from fastgcn.runs import Run
     from fastgcn.samplers import Block, FullSampler, LayerSampler, Sampler
@@ -59,6 +60,7 @@ _HOME = {
     "resume": "fastgcn.train",
     "Run": "fastgcn.runs",
     "predict": "fastgcn.inference",
+    "predict_new": "fastgcn.new_nodes",
     "embed": "fastgcn.inference",
     "evaluate": "fastgcn.inference",
     "Metrics": "fastgcn.metrics",
@@ -92,6 +94,7 @@ __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
     "resume",
     "Run",
     "predict",
+    "predict_new",
     "embed",
     "evaluate",
     "Metrics",

@@ -1,6 +1,6 @@
 """Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,6 +23,8 @@ from fastgcn.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from fastgcn.runs import Run
 
+FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
+
 # Nodes whose rows are computed together; bounds the temporaries of inference.
 _NODES_AT_ONCE = 16_384
 _SAMPLED_AT_ONCE = 1_024
@@ -43,7 +45,7 @@ def predict(
     """
     model = model_of(run_or_model)
     ids = _node_set(graph, nodes)
-    _same_width(model, graph)
+    check_width(model, graph.n_features, f"{graph.name} has")
     if samples is None:
         source, features = full_view(model, graph)
         logits = full_forward(model, source, features, ids)
@@ -62,7 +64,7 @@ def embed(
     """
     model = model_of(run_or_model)
     ids = _node_set(graph, nodes)
-    _same_width(model, graph)
+    check_width(model, graph.n_features, f"{graph.name} has")
     depth = len(model.layers)
     if not -depth <= layer <= depth:
         raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
@@ -108,7 +110,7 @@ def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
 def full_forward(
     model: GCN,
     source: RowSource,
-    features: FeatureRows,
+    features: FeatureSource,
     nodes: IntArray,
     *,
     layers: int | None = None,
@@ -165,7 +167,7 @@ def _chunks(ids: IntArray, advance: Any = None) -> Iterator[tuple[int, int, IntA
             advance(stop - start)
 
 
-def _rows(features: FeatureRows, ids: IntArray, device: torch.device) -> Tensor:
+def _rows(features: FeatureSource, ids: IntArray, device: torch.device) -> Tensor:
     return torch.from_numpy(features(ids)).to(device)
 
 
@@ -218,9 +220,7 @@ def _node_set(graph: Graph, nodes: Any) -> IntArray:
     return ids
 
 
-def _same_width(model: GCN, graph: Graph) -> None:
-    if graph.n_features != model.sizes[0]:
-        raise InputError(
-            f"the model was trained on {model.sizes[0]} features, "
-            f"{graph.name} has {graph.n_features}"
-        )
+def check_width(model: GCN, width: int, who: str) -> None:
+    """The network was made for features of this width."""
+    if width != model.sizes[0]:
+        raise InputError(f"the model was trained on {model.sizes[0]} features, {who} {width}")

@@ -166,6 +166,8 @@ class Trainer:
                 scores = self.validation(self.model)
             record |= {f"val_{name}": value for name, value in scores.scores().items()}
         record["seconds"] = time.perf_counter() - start
+        spent = self.clock.seconds
+        record["seconds_per_batch"] = (spent["sampling"] + spent["compute"]) / self.batches
         self.history.append(record)
         if best_epoch(self.history) == len(self.history) - 1:
             self.best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}

@@ -137,12 +137,20 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     "two classes a node": ("ty", array_pickle(np.ones((8, 4))), "at most one 1"),
     "other classes": ("ty", array_pickle(np.eye(8)), "must have 4 columns as ally has, got 8"),
     "labels in one column": ("y", array_pickle(ONES[0]), "must repeat the first of the 530"),
-    "edge to nowhere": ("graph", lists_pickle({0: [540]}), "an edge to node 540, but nodes end at 539"),
+    "edge to nowhere": (
+        "graph",
+        lists_pickle({0: [540]}),
+        "an edge to node 540, but nodes end at 539",
+    ),
     "a negative end": ("graph", lists_pickle({-1: [0]}), "got -1"),
     "edge to text": ("graph", pickle.dumps({0: ["a"]}, 2), "got 'a'"),
     "no list": ("graph", pickle.dumps({0: 1}, 2), "a list for each node, not so for 0"),
     "text as index": ("test.index", b"530\nabc\n", "one node number a line"),
-    "index of a known node": ("test.index", b"3\n", "from 530, the rows of allx, to 539, got 3 to 3"),
+    "index of a known node": (
+        "test.index",
+        b"3\n",
+        "from 530, the rows of allx, to 539, got 3 to 3",
+    ),
     "wild index": ("test.index", b"9000000000000\n", "got 9000000000000"),
     "index twice": ("test.index", b"530\n530\n", "names a node twice"),
 }

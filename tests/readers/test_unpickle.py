@@ -30,7 +30,8 @@ def attacks(mark: Path) -> dict[str, tuple[bytes, str]]:
     """Pickles that would create the file `mark`, and the name to be refused."""
     shell = Calls(os.system, f"touch {mark}")
     python = f"open({str(mark)!r}, 'w').close()"
-    state = array_pickle(np.zeros(2))[:-2]  # an array without its last BUILD and STOP
+    call = f"cos\nsystem\nS'touch {mark}'\n\x85R".encode("latin1")
+    array = array_pickle(np.zeros(2))[:-2]  # without its last BUILD and STOP
     return {
         "a shell": (pickle.dumps(shell), f"{SHELL}.system"),
         "protocol 0": (pickle.dumps(shell, 0), f"{SHELL}.system"),
@@ -41,11 +42,11 @@ def attacks(mark: Path) -> dict[str, tuple[bytes, str]]:
             "builtins.getattr",
         ),
         "in the state of an array": (
-            state + b"0(cos\nsystem\nU\x04true\x85Rtb.",
+            array + b"0(" + call + b"tb.",
             "os.system",
         ),
         "in the state of a matrix": (
-            b"\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81}U\x05_typecos\nsystem\nU\x04true\x85Rsb.",
+            b"\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81}U\x04data" + call + b"sb.",
             "os.system",
         ),
         "an instance opcode": (f"(S'touch {mark}'\nios\nsystem\n.".encode(), "os.system"),

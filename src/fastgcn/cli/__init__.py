@@ -10,7 +10,7 @@ import sys
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import data
+from fastgcn.cli import apply, data, train
 from fastgcn.errors import FastGCNError
 from fastgcn.progress import plain_lines
 
@@ -22,6 +22,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("train")(train.train)
+app.command("evaluate")(apply.evaluate)
+app.command("predict")(apply.predict)
+app.command("embed")(apply.embed)
 app.command("info")(data.info)
 app.command("import")(data.import_)
 app.command("generate")(data.generate)

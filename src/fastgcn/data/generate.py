@@ -89,11 +89,8 @@ def _write_labels(writer: StoreWriter, config: GenerateConfig) -> IntArray:
 
 
 def _write_split(writer: StoreWriter, config: GenerateConfig) -> None:
-    assert config.train is not None
-    assert config.val is not None
-    assert config.test is not None
     nodes = _stream(config, _SPLIT).permutation(config.nodes)
-    ends = np.cumsum([config.train, config.val, config.test])
+    ends = np.cumsum(config.split)
     for name, part in zip(("train", "val", "test"), np.split(nodes, ends), strict=False):
         writer.put(name, np.sort(part))
 

@@ -22,13 +22,15 @@ _WHOLE_AT_LEAST = {
     "seed": 0,
 }
 
+_ROUNDING = 1e-9  # more than sums of shares can be off
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateConfig:
     """A graph with communities, hubs and features that say only part of the class.
 
     >>> config = GenerateConfig(nodes=1000, edges=5000, features=16, classes=4)
-    >>> config.train, config.val, config.test
+    >>> config.split
     (600, 200, 200)
 
     Attributes:
@@ -86,39 +88,39 @@ class GenerateConfig:
                 f"classes must be at most nodes, {self.nodes:,}, so that each has one, "
                 f"got {self.classes:,}"
             )
-        self._resolve_split()
-        self._resolve_max_degree()
+        if min(self.split) < 0 or sum(self.split) > self.nodes:
+            raise InputError(
+                f"train + val + test must be at most nodes, {self.nodes:,}, got "
+                f"{self.split[0]:,} + {self.split[1]:,} + {max(self.split[2], 0):,}; "
+                "give all three, or smaller ones"
+            )
+        if self.top_degree <= self.mean_degree:
+            raise InputError(
+                f"max_degree must be above the mean degree 2·edges/nodes = {self.mean_degree:.1f}, "
+                f"got {self.top_degree:,}"
+            )
         self._check_room()
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _resolve_split(self) -> None:
-        if self.train is None:
-            self._set("train", self.nodes * 3 // 5)
-        if self.val is None:
-            self._set("val", self.nodes // 5)
-        assert self.train is not None
-        assert self.val is not None
-        if self.test is None:
-            self._set("test", max(0, self.nodes - self.train - self.val))
-        assert self.test is not None
-        if self.train + self.val + self.test > self.nodes:
-            raise InputError(
-                f"train + val + test must be at most nodes, {self.nodes:,}, got "
-                f"{self.train:,} + {self.val:,} + {self.test:,}; give all three, or smaller ones"
-            )
+    @property
+    def split(self) -> tuple[int, int, int]:
+        """How many nodes train, choose and test a model."""
+        train = self.nodes * 3 // 5 if self.train is None else self.train
+        val = self.nodes // 5 if self.val is None else self.val
+        return train, val, self.nodes - train - val if self.test is None else self.test
 
-    def _resolve_max_degree(self) -> None:
-        mean = 2 * self.edges / self.nodes
+    @property
+    def mean_degree(self) -> float:
+        return 2 * self.edges / self.nodes
+
+    @property
+    def top_degree(self) -> int:
+        """`max_degree`, or what stands for it where it is None."""
         if self.max_degree is None:
-            self._set("max_degree", max(self.nodes // 10, math.ceil(3 * mean)))
-        assert self.max_degree is not None
-        if self.max_degree <= mean:
-            raise InputError(
-                f"max_degree must be above the mean degree 2·edges/nodes = {mean:.1f}, "
-                f"got {self.max_degree:,}"
-            )
+            return max(self.nodes // 10, math.ceil(3 * self.mean_degree))
+        return self.max_degree
 
     def _check_room(self) -> None:
         """Both kinds of edges fit into half of their pairs, which keeps sampling quick."""
@@ -181,12 +183,14 @@ def inside_edges(config: GenerateConfig) -> int:
     a = float(share @ same.diagonal())
     apart = 1 - float(share @ share)
     b = float(share @ same @ share - share**2 @ same.diagonal()) / apart if apart > 0 else 0.0
-    if not b <= config.homophily <= a:
+    if not b - _ROUNDING <= config.homophily <= a + _ROUNDING:
         raise InputError(
-            f"homophily must lie between {b:.3f} and {a:.3f} where a share of {config.stray:g} "
-            f"of the nodes is stray, got {config.homophily:g}; lower stray or change homophily"
+            f"homophily must lie between {abs(b):.3f} and {a:.3f} where a share of "
+            f"{config.stray:g} of the nodes is stray, got {config.homophily:g}; "
+            "lower stray or change homophily"
         )
-    return round(config.edges * (config.homophily - b) / (a - b)) if a > b else config.edges
+    share_inside = (config.homophily - b) / (a - b) if a - b > _ROUNDING else 1.0
+    return round(config.edges * min(max(share_inside, 0.0), 1.0))
 
 
 PRESETS: dict[str, GenerateConfig] = {

@@ -71,8 +71,7 @@ class Rows:
 
 def wanted_degrees(config: GenerateConfig) -> FloatArray:
     """(n,) ascending quantiles of the density d^-γ whose mean is that of the graph's degrees."""
-    assert config.max_degree is not None
-    mean, high = 2 * config.edges / config.nodes, float(config.max_degree)
+    mean, high = config.mean_degree, float(config.top_degree)
     below, above = 0.0, mean
     for _ in range(100):  # halvings; the mean rises with the lower end
         low = (below + above) / 2

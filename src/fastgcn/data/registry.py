@@ -127,13 +127,13 @@ def find_local(name: str) -> Path | None:
 
     `-` and `_` are the same in names.
     """
-    if name.startswith(".") or Path(name).name != name:  # a path is not a name
+    if not name or name.startswith(".") or Path(name).name != name:  # a path is not a name
         return None
     spellings = list(dict.fromkeys((name, name.replace("-", "_"), name.replace("_", "-"))))
     if data := data_folder():
         for folder in (data, data / "npz"):
             for spelling in spellings:
-                if _holds_files(folder / spelling):
+                if _is_data_set(folder / spelling):
                     return folder / spelling
         for spelling in spellings:
             if (data / f"{spelling}.npz").is_file():
@@ -150,7 +150,7 @@ def known_names() -> list[str]:
 def _local_names() -> Iterator[str]:
     if data := data_folder():
         for folder in (data, data / "npz"):
-            yield from (path.name for path in _entries(folder) if _holds_files(path))
+            yield from (path.name for path in _entries(folder) if _is_data_set(path))
         yield from (path.stem for path in _entries(data) if path.suffix == ".npz")
     yield from (path.name for path in _entries(cache_folder()) if is_store(path))
 
@@ -161,8 +161,7 @@ def _entries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if not path.name.startswith(".")]
 
 
-def _holds_files(folder: Path) -> bool:
-    """Whether this is the folder of one data set, not of several (`npz`, `planetoid`)."""
-    if folder.name == "planetoid" or not folder.is_dir():
-        return False
-    return any(path.is_file() for path in folder.iterdir())
+def _is_data_set(folder: Path) -> bool:
+    """Whether this is the folder of one data set, not of several."""
+    several = folder.name in ("npz", "planetoid")
+    return not several and folder.is_dir() and any(folder.iterdir())

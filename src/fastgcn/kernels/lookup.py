@@ -15,7 +15,7 @@ from fastgcn.types import AnyArray, IntArray
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 # Texts looked up together. Loops that only hash, only probe or only read let the processor
-# wait for many places in memory at once: 120 ns a text rather than 450.
+# wait for many places in memory at once, which was three times as fast as one loop.
 _TOGETHER = 256
 
 # The 64-bit FNV-1a hash.
@@ -83,8 +83,12 @@ def find_text(
     offsets: IntArray,
     table: IntArray,
     found: IntArray,
-) -> None:
-    """Find ids `queries[query_offsets[i]:query_offsets[i + 1]]` among those inserted."""
+) -> int:
+    """Find ids `queries[query_offsets[i]:query_offsets[i + 1]]` among those inserted.
+
+    The number returned means nothing: it keeps the compiler from leaving out `_touch`.
+    """
+    touched = 0
     codes = np.empty(_TOGETHER, np.int64)
     for base in range(0, len(found), _TOGETHER):
         part = found[base : base + _TOGETHER]
@@ -92,7 +96,7 @@ def find_text(
         for i in range(len(part)):
             codes[i] = _hash(queries, starts[i], starts[i + 1])
         find_integers(codes[: len(part)], table, part)
-        _touch(part, text, offsets)
+        touched += _touch(part, text, offsets)
         for i in range(len(part)):
             position = part[i]
             if position >= 0 and not _equal(
@@ -100,11 +104,12 @@ def find_text(
             ):
                 row = _text_row(queries, starts[i], starts[i + 1], codes[i], text, offsets, table)
                 part[i] = table[row, 1]
+    return touched
 
 
 @njit(cache=True, nogil=True)
 def _touch(positions: IntArray, text: AnyArray, offsets: IntArray) -> int:
-    """Read a byte of each text, which brings it near the processor; the bytes' sum."""
+    """Read a byte of each text, which brings it near the processor; their sum."""
     total = 0
     for position in positions:
         if position >= 0 and offsets[position] < len(text):

@@ -83,7 +83,9 @@ def _prefixes(path: Path) -> list[str]:
 def _choose(path: Path, prefix: str | None) -> str:
     prefixes = _prefixes(path)
     if prefix is None and len(prefixes) > 1:
-        raise InputError(f"{path} holds several data sets: pass prefix= one of {prefixes}")
+        raise InputError(
+            f"{path} holds several data sets: pass prefix= one of {', '.join(prefixes)}"
+        )
     if prefix is not None and prefix not in prefixes:
         raise InputError(f"{path} holds {', '.join(prefixes)}, not prefix={prefix!r}")
     return prefix or prefixes[0]

@@ -1,0 +1,170 @@
+"""Commands that use a trained run: evaluate, predict, embed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fastgcn.cli.data import Json, Seed, SplitName, load_graph
+from fastgcn.cli.output import emit_json, say, show_table
+from fastgcn.cli.train import load_source, show_classes
+from fastgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from fastgcn.graph import Graph
+    from fastgcn.runs import Run
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
+Data = Annotated[
+    str | None, typer.Argument(help="The graph to use; the run's own where not given.")
+]
+Nodes = Annotated[
+    str | None,
+    typer.Option(
+        help="Which nodes: all (the default), train, val, test, own ids with commas, or @FILE "
+        "with one id a line."
+    ),
+]
+OutFile = Annotated[Path, typer.Option("--out", help="File to write; its ending is its format.")]
+
+
+def _open(
+    run_path: Path, data: str | None, split: str | None, seed: int | None
+) -> "tuple[Run, Graph]":
+    from fastgcn.runs import Run
+
+    run = Run.load(run_path)
+    if data is None:
+        graph = load_source(None if run.source is None else dict(run.source), run_path)
+    else:
+        graph = load_graph(data, split, seed)
+    return run, graph
+
+
+def evaluate(
+    run_path: RunPath,
+    data: Data = None,
+    part: Annotated[str, typer.Option(help="Part of the split: train, val or test.")] = "test",
+    split: SplitName = None,
+    split_seed: Seed = None,
+    json: Json = False,
+) -> None:
+    """Score a run on a part of a graph's split, by the full network."""
+    from fastgcn.inference import evaluate as score
+
+    if part not in ("train", "val", "test"):
+        raise InputError(f"--part must be train, val or test, got {part!r}")
+    run, graph = _open(run_path, data, split, split_seed)
+    metrics = score(run, graph, part)
+    classes = {n: list(getattr(metrics, n)) for n in ("precision", "recall", "f1", "support")}
+    if json:
+        emit_json(
+            {"run": str(run_path), "dataset": graph.name, "part": part, "nodes": metrics.n_nodes}
+            | metrics.scores()
+            | {"classes": classes}
+        )
+        return
+    show_table(
+        f"{graph.name}: {metrics.n_nodes:,} {part} nodes",
+        ("", "score"),
+        [(name, f"{value:.4f}") for name, value in metrics.scores().items()],
+    )
+    show_classes(classes, run.class_names)
+
+
+def predict(
+    run_path: RunPath,
+    data: Data = None,
+    out: OutFile = Path(),
+    nodes: Nodes = None,
+    samples: Annotated[
+        str | None, typer.Option(help="Sample so many vertices a layer instead of using all.")
+    ] = None,
+    new_nodes: Annotated[
+        Path | None, typer.Option(help="Table of nodes that the graph does not have.")
+    ] = None,
+    new_edges: Annotated[
+        Path | None, typer.Option(help="Table of the new nodes' edges, to old nodes or new.")
+    ] = None,
+    split: SplitName = None,
+    split_seed: Seed = None,
+    seed: Annotated[int, typer.Option(help="Seed of sampled prediction.")] = 0,
+    json: Json = False,
+) -> None:
+    """Predict classes with their probabilities, for nodes of a graph or for new ones."""
+    from fastgcn.inference import predict as apply
+    from fastgcn.output_tables import prediction_columns, write_table
+    from fastgcn.settings import whole_numbers
+
+    _need_out(out)
+    run, graph = _open(run_path, data, split, split_seed)
+    if (new_nodes is None) != (new_edges is None):
+        raise InputError("--new-nodes and --new-edges go together")
+    if new_nodes is not None and new_edges is not None:
+        from fastgcn.data.new_tables import read_new_nodes
+        from fastgcn.new_nodes import predict_new
+
+        if nodes is not None or samples is not None:
+            raise InputError("--new-nodes predicts the new nodes; leave --nodes and --samples out")
+        new = read_new_nodes(new_nodes, new_edges, graph)
+        ids: Any = new["node_ids"]
+        probabilities = predict_new(run, graph, **new)
+    else:
+        chosen = _chosen(graph, nodes)
+        ids = _own_ids(graph, chosen)
+        probabilities = apply(
+            run, graph, chosen, samples=whole_numbers(samples, "--samples"), seed=seed
+        )
+    write_table(out, prediction_columns(ids, probabilities, run))
+    _done(run_path, out, len(ids), json)
+
+
+def embed(
+    run_path: RunPath,
+    data: Data = None,
+    out: OutFile = Path(),
+    nodes: Nodes = None,
+    layer: Annotated[
+        int, typer.Option(help="Layer 1..M; -1 is the last hidden one, M the class scores.")
+    ] = -1,
+    split: SplitName = None,
+    split_seed: Seed = None,
+    json: Json = False,
+) -> None:
+    """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
+    from fastgcn.inference import embed as apply
+    from fastgcn.output_tables import embedding_columns, write_array, write_table
+
+    _need_out(out)
+    run, graph = _open(run_path, data, split, split_seed)
+    chosen = _chosen(graph, nodes)
+    rows = apply(run, graph, chosen, layer=layer)
+    if out.suffix == ".npy":
+        write_array(out, rows)
+    else:
+        write_table(out, embedding_columns(_own_ids(graph, chosen), rows))
+    _done(run_path, out, len(rows), json)
+
+
+def _need_out(out: Path) -> None:
+    if out == Path():
+        raise InputError("--out FILE is needed: .parquet or .csv (embed also .npy)")
+
+
+def _done(run_path: Path, out: Path, count: int, json: bool) -> None:
+    if json:
+        emit_json({"run": str(run_path), "out": str(out), "nodes": count})
+    else:
+        say(f"{count:,} nodes written to {out}")
+
+
+def _chosen(graph: "Graph", nodes: str | None) -> Any:
+    from fastgcn.node_sets import parse_nodes
+
+    return parse_nodes(graph, nodes)
+
+
+def _own_ids(graph: "Graph", chosen: Any) -> list[Any]:
+    from fastgcn.node_sets import own_ids
+
+    return own_ids(graph, chosen)

@@ -1,0 +1,205 @@
+"""`fastgcn train`: train, or resume, and say how it went."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fastgcn.cli.data import Json, Seed, SplitName, load_graph
+from fastgcn.cli.output import emit_json, say, show_table
+from fastgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from fastgcn.config import TrainConfig
+    from fastgcn.graph import Graph
+    from fastgcn.runs import Run
+
+
+def train(
+    data: Annotated[
+        str | None, typer.Argument(help="A data set's name, or a folder or file to load.")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="Settings to start from: paper.")] = "paper",
+    method: Annotated[
+        str,
+        typer.Option(help="fastgcn, fastgcn-uniform, fastgcn-transductive or authors-code."),
+    ] = "fastgcn",
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
+    hidden: Annotated[str | None, typer.Option(help="Hidden widths, such as 128 or 64,64.")] = None,
+    samples: Annotated[
+        str | None, typer.Option(help="Vertices drawn a layer, such as 400 or 400,200.")
+    ] = None,
+    distribution: Annotated[
+        str | None, typer.Option(help="importance, uniform, flat or optimal.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Training nodes a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Share of entries zeroed.")] = None,
+    precompute: Annotated[
+        bool | None, typer.Option(help="Compute ÂX once, so that the first layer is exact.")
+    ] = None,
+    inductive: Annotated[
+        bool | None,
+        typer.Option("--inductive/--transductive", help="Train without the other nodes, or with."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other setting, KEY=VALUE; repeatable.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
+    split: SplitName = None,
+    split_seed: Seed = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the run; runs/NAME-N by default.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue the interrupted run in this folder.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 = all.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
+    json: Json = False,
+) -> None:
+    """Train a classifier on a graph's training nodes; validation nodes choose the weights kept."""
+    if (data is None) == (resume is None):
+        raise InputError("give either DATA to train on or --resume RUN to continue")
+    from fastgcn.settings import settle, whole_numbers
+
+    if resume is not None:
+        run = _resume(resume, tensorboard, json)
+    else:
+        assert data is not None
+        graph = load_graph(data, split, split_seed)
+        flags: dict[str, Any] = {
+            "seed": seed,
+            "epochs": epochs,
+            "hidden": whole_numbers(hidden, "--hidden"),
+            "samples": whole_numbers(samples, "--samples"),
+            "distribution": distribution,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "dropout": dropout,
+            "precompute": precompute,
+            "inductive": inductive,
+            "device": device,
+            "threads": threads,
+        }
+        chosen = settle(
+            graph.name,
+            preset=preset,
+            method=method,
+            file=config,
+            flags=flags,
+            assignments=settings or (),
+        )
+        run = _train(graph, chosen, run_dir or _next_run_dir(graph.name), tensorboard, json)
+    if json:
+        emit_json(run.metrics | {"run": str(run.path)})
+    else:
+        show_result(run)
+
+
+def _next_run_dir(name: str) -> Path:
+    number = 1
+    while (path := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
+def _train(
+    graph: "Graph", config: "TrainConfig", run_dir: Path, tensorboard: Path | None, json: bool
+) -> "Run":
+    from fastgcn.train import fit
+
+    _announce(graph, config)
+    with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
+        return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch)
+
+
+def _resume(run_dir: Path, tensorboard: Path | None, json: bool) -> "Run":
+    from fastgcn.runs import RunFolder
+    from fastgcn.train import resume
+
+    folder = RunFolder.open(run_dir)
+    graph = load_source(folder.about["data"], run_dir)
+    if not folder.finished:
+        _announce(graph, folder.config)
+    with _epoch_view(folder.config.epochs, tensorboard, run_dir, json) as on_epoch:
+        return resume(run_dir, graph, on_epoch=on_epoch)
+
+
+def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
+    """The graph a run was trained on, loaded as it was then."""
+    from fastgcn.data.load import load
+
+    if source is None:
+        raise InputError(f"{run_dir} was trained on a graph made in memory; name the data to use")
+    options = dict(source)
+    return load(options.pop("data"), **options)
+
+
+def _announce(graph: "Graph", config: "TrainConfig") -> None:
+    parts = " / ".join(f"{len(part):,}" for _, part in graph.split.items())
+    say(f"{graph}, split {parts}")
+    drawn = ", ".join(f"{t:,}" for t in config.layer_samples) or "no"
+    say(
+        f"training {config.layers} layers of width {', '.join(map(str, config.hidden_sizes))}: "
+        f"{config.distribution} sampling of {drawn} vertices a layer, "
+        f"{'ÂX precomputed' if config.precompute else 'every layer sampled'}, "
+        f"{'inductive' if config.inductive else 'transductive'}; "
+        f"batch {config.batch_size:,}, up to {config.epochs} epochs, "
+        f"learning rate {config.learning_rate:g}, seed {config.seed}"
+    )
+
+
+def _epoch_view(epochs: int, tensorboard: Path | None, run_dir: Path, json: bool) -> Any:
+    from fastgcn.cli.epochs import EpochView
+
+    return EpochView(epochs, tensorboard, run_dir, show=not json)
+
+
+def show_result(run: "Run") -> None:
+    """The tables at the end: scores, classes, where the time went, and where the run is."""
+    result = run.metrics
+    rows = [
+        (part, *(f"{result[f'{part}_{name}']:.4f}" for name in ("micro_f1", "macro_f1", "loss")))
+        for part in ("val", "test")
+        if f"{part}_micro_f1" in result
+    ]
+    show_table(
+        f"{result['dataset']}: epoch {result['best_epoch']} of {result['epochs']} kept",
+        ("", "micro-F1", "macro-F1", "loss"),
+        rows,
+    )
+    if "test_classes" in result:
+        show_classes(result["test_classes"], run.class_names)
+    purposes = ("precompute", "sampling", "compute", "evaluation")
+    total = sum(result[f"{purpose}_seconds"] for purpose in purposes)
+    show_table(
+        "Time",
+        ("", "seconds", "share"),
+        [
+            (p, f"{result[f'{p}_seconds']:.2f}", f"{result[f'{p}_seconds'] / total:.0%}")
+            for p in purposes
+        ]
+        + [("a batch", f"{result['seconds_per_batch']:.5f}", "")],
+    )
+    if run.path is not None:
+        say(f"Run: {run.path}   next: fastgcn predict {run.path} --out predictions.csv")
+
+
+def show_classes(classes: dict[str, list[float]], names: Any) -> None:
+    """Scores by class."""
+    count = len(classes["f1"])
+    show_table(
+        "Test nodes by class",
+        ("class", "precision", "recall", "F1", "nodes"),
+        [
+            (
+                names[c] if names is not None else c,
+                *(f"{classes[score][c]:.3f}" for score in ("precision", "recall", "f1")),
+                f"{classes['support'][c]:,}",
+            )
+            for c in range(count)
+        ],
+    )

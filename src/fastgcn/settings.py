@@ -1,0 +1,83 @@
+"""From preset, file and flags to one `TrainConfig`: each overrides what comes before it."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastgcn.config import TrainConfig, authors_code, paper_preset
+from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+
+# What a method's name changes in the settings that the preset gives.
+METHODS: dict[str, dict[str, Any]] = {
+    "fastgcn": {},
+    "fastgcn-uniform": {"distribution": "uniform"},
+    "fastgcn-transductive": {"inductive": False},
+    "authors-code": {},
+}
+PRESETS = ("paper",)
+
+
+def settle(
+    data_name: str,
+    *,
+    preset: str = "paper",
+    method: str = "fastgcn",
+    file: Path | None = None,
+    flags: Mapping[str, Any],
+    assignments: Sequence[str] = (),
+) -> TrainConfig:
+    """The settings for a run on a data set: preset, then method, then file, then flags.
+
+    `flags` that are None were not given. `assignments` are texts KEY=VALUE in TOML's syntax.
+    """
+    if preset not in PRESETS:
+        raise InputError(
+            f"preset must be one of {', '.join(PRESETS)}, got {preset!r}" + nearest(preset, PRESETS)
+        )
+    if method not in METHODS:
+        raise InputError(
+            f"method must be one of {', '.join(METHODS)}, got {method!r}" + nearest(method, METHODS)
+        )
+    config = paper_preset(data_name)
+    if method == "authors-code":
+        config = authors_code(config)
+    given = {key: value for key, value in flags.items() if value is not None}
+    values = METHODS[method] | (read_toml(file) if file else {}) | _assigned(assignments) | given
+    return config.replace(**values)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise MissingFileError(f"there is no config file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} is not valid TOML: {error}") from None
+
+
+def _assigned(assignments: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set takes KEY=VALUE, got {text!r}")
+        try:
+            values[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[key.strip()] = value.strip()  # a word without quotes
+    return values
+
+
+def whole_numbers(text: str | None, name: str) -> int | list[int] | None:
+    """A flag such as `--samples 400` or `--samples 400,200`."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(
+            f"{name} must be a whole number or several with commas, got {text!r}"
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers

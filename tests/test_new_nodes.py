@@ -1,0 +1,109 @@
+"""New nodes are predicted as they would be on the whole enlarged graph, reading only near them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import block_diag, csr_array
+
+from fastgcn import GCN, Graph, predict, predict_new
+from fastgcn.errors import InputError
+from tests.strategies import graphs
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> tuple[Graph, np.ndarray[Any, Any], list[tuple[int, int]], Any]:
+    """A graph, features of new nodes, their edges, and weights where the graph has them."""
+    graph = draw(graphs())
+    n, k = graph.n_nodes, draw(st.integers(1, 3))
+    new, anyone = st.integers(n, n + k - 1), st.integers(0, n + k - 1)
+    pairs = draw(st.lists(st.tuples(new, anyone) | st.tuples(anyone, new), max_size=8))
+    weights = None if graph.weights is None else [1.0 + i % 3 for i in range(len(pairs))]
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    return graph, rng.normal(size=(k, graph.n_features)), pairs, weights
+
+
+@given(joins(), st.integers(1, 3), st.sampled_from(["symmetric", "row"]))
+def test_equal_to_the_enlarged_graph(join: Any, layers: int, normalization: str) -> None:
+    graph, features, pairs, weights = join
+    k, n = len(features), graph.n_nodes
+    model = GCN(
+        [graph.n_features, *[4] * (layers - 1), 2],
+        normalization=normalization,
+        rng=torch.Generator().manual_seed(1),
+    )
+    source, target = [a for a, _ in pairs], [b for _, b in pairs]
+    got = predict_new(
+        model, graph, features=features, source=source, target=target, weights=weights
+    )
+    old = block_diag([graph.to_scipy(), csr_array((k, k))]).tocoo()
+    everything = Graph.from_edges(
+        np.concatenate([old.row, np.array(source, dtype=int)]),
+        np.concatenate([old.col, np.array(target, dtype=int)]),
+        weights=None if weights is None else np.concatenate([old.data, weights]),
+        features=np.concatenate([graph.features, features]),
+        directed=bool(graph.directed),
+    )
+    expected = predict(model, everything, np.arange(n, n + k))
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
+
+
+def test_reads_the_neighbourhood_alone() -> None:
+    """A path 0-1-...-9: two layers for a node joined to 0 need nodes 0 and 1, and no others."""
+    features = np.full((10, 2), np.nan, dtype=np.float32)
+    features[:2] = 1
+    path = Graph.from_edges(range(9), range(1, 10), features=np.zeros((10, 2)))
+    poisoned = Graph.trusted(
+        indptr=path.indptr,
+        indices=path.indices,
+        weights=None,
+        features=features,
+        directed=False,
+    )
+    model = GCN([2, 3, 2])
+    got = predict_new(model, poisoned, features=[[1.0, 2.0]], source=[10], target=[0])
+    assert np.isfinite(got).all()
+    with_far = predict_new(model, poisoned, features=[[1.0, 2.0]], source=[10], target=[1])
+    assert np.isnan(with_far).all(), "node 2 is within two hops and must have been read"
+
+
+def test_own_ids_of_old_and_new_nodes() -> None:
+    graph = Graph.from_edges([0, 1], [1, 2], features=np.eye(3), node_ids=["a", "b", "c"])
+    model = GCN([3, 2])
+    by_own = predict_new(
+        model,
+        graph,
+        features=np.eye(2, 3),
+        source=["x", "y"],
+        target=["c", "x"],
+        node_ids=["x", "y"],
+    )
+    by_number = predict_new(model, graph, features=np.eye(2, 3), source=[3, 4], target=[2, 3])
+    np.testing.assert_array_equal(by_own, by_number)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": ["a"], "target": ["b"]}, "node 'a' and node 'b', which are both old"),
+        ({"source": ["x"], "target": ["q"]}, "name 'q', which is neither a new node"),
+        ({"features": [[1.0, 2.0]]}, "trained on 3 features, the new nodes have 2"),
+        ({"features": [[1.0, 2.0, np.nan]]}, "features must be finite"),
+        ({"weights": [2.0]}, "new edges have weights but graph has none"),
+        ({"node_ids": ["x", "y"]}, "node_ids must have 1 entries"),
+    ],
+)
+def test_bad_input_is_refused(changes: dict[str, Any], message: str) -> None:
+    graph = Graph.from_edges([0, 1], [1, 2], features=np.eye(3), node_ids=["a", "b", "c"])
+    given_: dict[str, Any] = {
+        "features": [[1.0, 2.0, 3.0]],
+        "source": ["x"],
+        "target": ["a"],
+        "node_ids": ["x"],
+    }
+    with pytest.raises(InputError) as refused:
+        predict_new(GCN([3, 2]), graph, **(given_ | changes))
+    assert message in str(refused.value)
