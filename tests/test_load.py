@@ -6,9 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy.sparse import csr_array, save_npz
 
 import fastgcn
 from fastgcn import Graph, load, save
@@ -16,7 +14,7 @@ from fastgcn.data import registry
 from fastgcn.data.load import detect
 from fastgcn.data.readers import READERS
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from tests.readers.toy import assert_same, dense, toy
+from tests.readers.toy import assert_same, toy, write_trio
 from tests.strategies import split_of
 
 
@@ -28,15 +26,6 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir()
         monkeypatch.setenv(variable, str(folder))
     return tmp_path
-
-
-def trio(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    graph = toy()
-    save_npz(folder / "adj.npz", csr_array((np.ones(16), graph.indices, graph.indptr), (8, 8)))
-    save_npz(folder / "features.npz", csr_array(dense(graph.features)))
-    np.savez(folder / "labels_split.npz", labels=graph.labels, **dict(graph.split.items()))
-    return folder
 
 
 NAMES_OF_FILES = {
@@ -71,7 +60,7 @@ def test_every_reader_is_detected_by_a_test() -> None:
 
 
 def test_a_folder_and_a_store(tmp_path: Path) -> None:
-    graph = load(trio(tmp_path / "mine"))
+    graph = load(write_trio(tmp_path / "mine", toy()))
     assert_same(graph, toy())
     assert graph.name == "mine"
     save(graph, tmp_path / "store")
@@ -79,7 +68,7 @@ def test_a_folder_and_a_store(tmp_path: Path) -> None:
 
 
 def test_names_under_the_data_folder(elsewhere: Path) -> None:
-    trio(elsewhere / "FASTGCN_DATA" / "mine")
+    write_trio(elsewhere / "FASTGCN_DATA" / "mine", toy())
     assert_same(load("mine"), toy())
     with pytest.raises(InputError, match=r"'mien' is neither .*; did you mean 'mine'\?"):
         load("mien")
@@ -105,13 +94,15 @@ def test_planetoid_by_name(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_generated_data_by_name(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(toy(name="a small one"), elsewhere / "generated")
-    monkeypatch.setattr(registry, "fetch_generated", lambda name: elsewhere / "generated")
+    monkeypatch.setattr(registry, "fetch_generated", lambda _: elsewhere / "generated")
     assert_same(load("reddit-sim"), toy())
 
 
 def test_a_random_split_of_any_format(tmp_path: Path) -> None:
-    graph = load(trio(tmp_path / "mine"), split="random", seed=1, train=0.4, val=0.3, test=0.3)
-    assert [len(part) for _, part in graph.split.items()] == [3, 2, 2]
+    graph = load(
+        write_trio(tmp_path / "mine", toy()), split="random", seed=1, train=0.4, val=0.3, test=0.3
+    )
+    assert [len(part) for _, part in graph.split.items()] == [3, 3, 1]
     save(toy(split=split_of()), tmp_path / "store")
     stored = load(tmp_path / "store", split="random", seed=1, train=0.4, val=0.3, test=0.3)
     assert_same(stored, graph)
@@ -141,7 +132,7 @@ def test_wrong_options_are_refused(
     tmp_path: Path, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        load(trio(tmp_path / "mine"), **options)
+        load(write_trio(tmp_path / "mine", toy()), **options)
 
 
 def test_wrong_options_of_what_is_no_reader(tmp_path: Path) -> None:
@@ -153,7 +144,7 @@ def test_wrong_options_of_what_is_no_reader(tmp_path: Path) -> None:
 
 
 def two_formats(folder: Path) -> Path:
-    (trio(folder) / "role.json").touch()
+    (write_trio(folder, toy()) / "role.json").touch()
     return folder
 
 
@@ -231,7 +222,7 @@ def test_tables_are_passed_on(tmp_path: Path) -> None:
 
 
 def test_loading_does_not_load_heavy_libraries(tmp_path: Path) -> None:
-    trio(tmp_path / "mine")
+    write_trio(tmp_path / "mine", toy())
     code = (
         "import sys, json, fastgcn; fastgcn.load(sys.argv[1]);"
         "heavy = ['torch', 'pyarrow', 'sklearn', 'numba', 'networkx', 'torch_geometric'];"

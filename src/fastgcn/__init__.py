@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastgcn.metrics import Metrics
     from fastgcn.models import GCN
     from fastgcn.new_nodes import predict_new
-    from fastgcn.propagate import propagate
+    from fastgcn.propagation import propagate
     from fastgcn.runs import Run
     from fastgcn.samplers import Block, FullSampler, LayerSampler, Sampler
     from fastgcn.train import fit, resume
@@ -45,7 +45,7 @@ _HOME = {
     "normalize": "fastgcn.adjacency",
     "subgraph": "fastgcn.adjacency",
     "Adjacency": "fastgcn.adjacency",
-    "propagate": "fastgcn.propagate",
+    "propagate": "fastgcn.propagation",
     "Block": "fastgcn.samplers",
     "Sampler": "fastgcn.samplers",
     "LayerSampler": "fastgcn.samplers",

@@ -2,9 +2,13 @@
 
 import dataclasses
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from fastgcn.adjacency import Normalization
 from fastgcn.errors import InputError, nearest
@@ -12,6 +16,9 @@ from fastgcn.errors import InputError, nearest
 Distribution = Literal["importance", "uniform", "flat", "optimal"]
 EarlyStopping = Literal["none", "authors", "patience"]
 FeatureScaling = Literal["none", "row"]
+
+# The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
+_LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +69,15 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, list):
-                object.__setattr__(self, field.name, tuple(value))
-            _check_type(field.name, getattr(self, field.name), field.type)
-        for name in ("batch_size", "epochs"):
+            value = _plain(getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+            _check_type(field.name, value, field.type)
+        for name in ("batch_size", "epochs", "patience"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("patience", "threads", "weight_decay", "seed"):
+        for name in ("threads", "weight_decay", "seed"):
             _at_least(name, getattr(self, name), 0)
+        if self.seed > _LARGEST_SEED:
+            raise InputError(f"seed must be at most {_LARGEST_SEED}, got {self.seed}")
         for size in self.hidden_sizes:
             _at_least("hidden", size, 1)
         for size in (self.samples,) if isinstance(self.samples, int) else self.samples:
@@ -78,7 +86,7 @@ class TrainConfig:
             raise InputError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         if not self.learning_rate > 0:
             raise InputError(f"learning_rate must be above 0, got {self.learning_rate}")
-        if self.device not in ("auto", "cpu") and not self.device.startswith("cuda"):
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise InputError(f"device must be auto, cpu or cuda[:N], got {self.device!r}")
         if not isinstance(self.samples, int) and len(self.samples) != self.sampled_layers:
             raise InputError(
@@ -184,6 +192,13 @@ def _at_least(name: str, value: float, least: int) -> None:
         raise InputError(f"{name} must be at least {least}, got {value}")
 
 
+def _plain(value: Any) -> Any:
+    """Lists as tuples, and numpy's numbers, which parameter searches draw, as Python's."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _check_type(name: str, value: Any, annotation: Any) -> None:
     """The value is of the annotated kind: a choice, a switch, a number or a list of numbers."""
     choices = get_args(annotation) if getattr(annotation, "__origin__", None) is Literal else ()
@@ -198,7 +213,8 @@ def _check_type(name: str, value: Any, annotation: Any) -> None:
     elif annotation is int:
         _require(_is_int(value), name, "a whole number", value)
     elif annotation is float:
-        _require(_is_int(value) or isinstance(value, float), name, "a number", value)
+        good = _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+        _require(good, name, "a finite number", value)
     elif annotation is str:
         _require(isinstance(value, str), name, "text", value)
     else:

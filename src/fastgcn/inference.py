@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastgcn import checks
 from fastgcn.adjacency import Normalization, RowSource, normalize
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, nearest
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
 from fastgcn.metrics import Metrics, measure
@@ -77,21 +77,40 @@ def embed(
 
 def evaluate(run_or_model: "Run | GCN", graph: Graph, nodes: Any) -> Metrics:
     """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count."""
-    ids = _node_set(
-        graph, dict(graph.split.items()).get(nodes, nodes) if isinstance(nodes, str) else nodes
-    )
+    ids = _node_set(graph, _part(graph, nodes) if isinstance(nodes, str) else nodes)
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels to evaluate against")
     model = model_of(run_or_model)
-    if graph.n_classes > model.sizes[-1] or graph.multilabel != model.multilabel:
-        raise InputError(
-            f"the model knows {model.sizes[-1]} classes, {graph.name} has {graph.n_classes}"
-        )
+    _check_classes(model, graph)
     if graph.labels.ndim == 1:
         ids = ids[graph.labels[ids] >= 0]
     if not ids.size:
         raise InputError("there is no labelled node among those to evaluate")
     return measure(predict(run_or_model, graph, ids), graph.labels[ids])
+
+
+def _part(graph: Graph, name: str) -> IntArray:
+    parts = dict(graph.split.items())
+    if name not in parts:
+        raise InputError(
+            f"nodes must be ids or one of {', '.join(parts)}, got {name!r}{nearest(name, parts)}"
+        )
+    if not parts[name].size:
+        raise InputError(f"the {name} part of {graph.name}'s split is empty")
+    return parts[name]
+
+
+def _check_classes(model: GCN, graph: Graph) -> None:
+    kinds = {False: "one class a node", True: "several labels a node"}
+    if graph.multilabel != model.multilabel:
+        raise InputError(
+            f"the model predicts {kinds[model.multilabel]}, "
+            f"{graph.name} has {kinds[graph.multilabel]}"
+        )
+    known = model.sizes[-1]
+    # Class ids may leave out the last classes; a column a label cannot.
+    if graph.n_classes > known or (graph.multilabel and graph.n_classes < known):
+        raise InputError(f"the model knows {known} classes, {graph.name} has {graph.n_classes}")
 
 
 def model_of(run_or_model: "Run | GCN") -> GCN:
@@ -182,7 +201,8 @@ def _sampled_forward(
     """Logits with every convolution sampled as in training, the first one too."""
     model = model_of(run_or_model)
     config = None if isinstance(run_or_model, GCN) else run_or_model.config
-    sizes = [samples] * len(model.layers) if isinstance(samples, int) else list(samples)
+    sizes = checks.integers(np.atleast_1d(samples), "samples").tolist()
+    sizes *= len(model.layers) if np.ndim(samples) == 0 else 1
     if len(sizes) != len(model.layers):
         raise InputError(
             f"samples must be one number or {len(model.layers)}, one a layer, got {len(sizes)}"
@@ -202,7 +222,7 @@ def _sampled_forward(
     model.eval()
     parts = []
     for start in range(0, len(nodes), _SAMPLED_AT_ONCE):
-        batch = torch.from_numpy(nodes[start : start + _SAMPLED_AT_ONCE])
+        batch = torch.tensor(nodes[start : start + _SAMPLED_AT_ONCE])
         blocks = sampler.sample(batch, rng)
         x = _rows(features, blocks[0].src.numpy(), device)
         parts.append(model([block.to(device) for block in blocks], x))

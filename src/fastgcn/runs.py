@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +75,12 @@ class RunFolder:
                 f"{path} holds a run already; continue it with --resume {path} "
                 "or choose another --run-dir"
             )
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise InputError(
+                f"{path} cannot be a run's folder: a file is in its place; choose another --run-dir"
+            ) from None
         folder = cls(path, {"schema": SCHEMA, **about})
         write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
         return folder
@@ -91,6 +95,9 @@ class RunFolder:
             raise FormatError(f"{path}/config.json is not valid JSON: {error}") from None
         if not isinstance(about, dict) or about.get("schema") != SCHEMA:
             raise FormatError(f"{path} is not a run of this version's schema ({SCHEMA})")
+        missing = [key for key in ("config", "data", "fingerprint") if key not in about]
+        if missing or not isinstance(about["config"], dict):
+            raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
         return cls(path, about)
 
     @property
@@ -112,10 +119,17 @@ class RunFolder:
 
     def read_history(self, epochs: int) -> list[dict[str, Any]]:
         """The first `epochs` records; later ones may be cut off by a kill."""
-        lines = (self.path / "metrics.jsonl").read_text().splitlines()[:epochs]
-        if len(lines) < epochs:
-            raise FormatError(f"{self.path}/metrics.jsonl is shorter than the run's state")
-        return [json.loads(line) for line in lines]
+        path = self.path / "metrics.jsonl"
+        try:
+            lines = path.read_bytes().splitlines()[:epochs]
+            records = [json.loads(line) for line in lines]
+        except FileNotFoundError:
+            raise MissingFileError(f"{path} is missing") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{path} is damaged: {error}") from None
+        if len(records) < epochs:
+            raise FormatError(f"{path} is damaged: it has {len(records)} epochs of {epochs}")
+        return records
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         data = save(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
@@ -125,7 +139,7 @@ class RunFolder:
         path = self.path / "state.safetensors"
         if not path.exists():
             return None
-        tensors, metadata = _read_safetensors(path)
+        tensors, metadata = _read_safetensors(path, ("progress",))
         return Checkpoint(tensors, json.loads(metadata["progress"]))
 
     def finish(self, run: Run) -> None:
@@ -148,7 +162,10 @@ class RunFolder:
             raise InputError(
                 f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
             )
-        tensors, metadata = _read_safetensors(self.path / "model.safetensors")
+        path = self.path / "model.safetensors"
+        tensors, metadata = _read_safetensors(
+            path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
+        )
         try:
             config = TrainConfig.from_dict(json.loads(metadata["config"]))
             names = json.loads(metadata["class_names"])
@@ -156,20 +173,29 @@ class RunFolder:
                 config, json.loads(metadata["sizes"]), multilabel=json.loads(metadata["multilabel"])
             )
             model.load_state_dict(tensors)
-            result = json.loads((self.path / "result.json").read_text())
-            history = self.read_history(result["epochs"])
-        except (KeyError, RuntimeError, json.JSONDecodeError) as error:
-            raise FormatError(f"{self.path} is damaged: {error}") from None
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+        result = self._read_result()
         return Run(
             model=model.eval(),
             config=config,
-            history=history,
+            history=self.read_history(result["epochs"]),
             metrics=result,
             class_names=None if names is None else tuple(names),
             fingerprint=metadata["fingerprint"],
             source=self.about["data"],
             path=self.path,
         )
+
+    def _read_result(self) -> dict[str, Any]:
+        path = self.path / "result.json"
+        try:
+            result = json.loads(path.read_bytes())
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{path} is damaged: {error}") from None
+        if not isinstance(result, dict) or not isinstance(result.get("epochs"), int):
+            raise FormatError(f"{path} is damaged: it does not say how many epochs there were")
+        return result
 
 
 def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
@@ -185,15 +211,22 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
     )
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _read_safetensors(
+    path: Path, required: tuple[str, ...]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file, and its metadata, which has the `required` keys."""
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-        return load_file(path), metadata
+        tensors = load_file(path)
     except FileNotFoundError:
         raise MissingFileError(f"{path} is missing") from None
     except (SafetensorError, OSError) as error:
         raise FormatError(f"{path} is damaged: {error}") from None
+    for key in required:
+        if key not in metadata:
+            raise FormatError(f"{path} is damaged: its metadata lacks {key}")
+    return tensors, metadata
 
 
 def write_text(path: Path, text: str) -> None:
@@ -202,11 +235,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a file whole: a reader, or a kill, meets the old one or the new one."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    # Always the same name, so that what a kill leaves behind goes with the next write.
+    temporary = path.with_name(f".{path.name}.partial")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
+        temporary.write_bytes(data)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -19,7 +19,7 @@ def should_stop(history: History, config: TrainConfig) -> bool:
 
     * `authors`: after 30 epochs, stop when the mean of the last 2 validation losses exceeds the
       mean of the 30 before them;
-    * `patience`: stop when the best epoch lies more than `patience` epochs back.
+    * `patience`: stop after `patience` epochs without a better one.
     """
     if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
         return False

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
-from fastgcn.errors import InputError
+from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import Graph
 from fastgcn.runs import Checkpoint, Run, RunFolder, build_model
 from fastgcn.samplers import LayerSampler
 from fastgcn.samplers.block import sparse_matrix
 from fastgcn.stopping import best_epoch, should_stop
-from fastgcn.training_data import Judge, TrainingData, prepare
+from fastgcn.training_data import Judge, TrainingData, check_trainable, prepare
 from fastgcn.types import FloatArray
 
 OnEpoch = Callable[[dict[str, Any]], None]
@@ -49,6 +49,9 @@ def fit(
     config = config or TrainConfig()
     folder = None
     if run_dir is not None:
+        # Before the folder is made: a refused run leaves nothing behind.
+        check_trainable(graph, config)
+        choose_device(config.device)
         about = {
             "config": config.to_dict(),
             "data": None if graph.source is None else dict(graph.source),
@@ -242,7 +245,13 @@ def _train(
             checkpoint = folder.load_checkpoint()
             if checkpoint is not None:
                 history = folder.read_history(checkpoint.progress["epochs"])
-                trainer.restore(checkpoint, history)
+                try:
+                    trainer.restore(checkpoint, history)
+                except (KeyError, ValueError, RuntimeError):
+                    raise FormatError(
+                        f"{folder.path}/state.safetensors is not the state of this run; "
+                        "delete it to train from the first epoch"
+                    ) from None
             folder.write_history(trainer.history)
         saved = time.monotonic()
         while len(trainer.history) < config.epochs and not should_stop(trainer.history, config):

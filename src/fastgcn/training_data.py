@@ -1,5 +1,6 @@
 """What a training run sees: the training graph's Â and inputs, and the nodes it is judged on."""
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from fastgcn.graph import Graph
 from fastgcn.inference import full_forward
 from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
-from fastgcn.propagate import fits_in_memory, propagate
+from fastgcn.propagation import fits_in_memory, propagate
 from fastgcn.rows import GraphRows
 from fastgcn.samplers import Block, FullSampler
-from fastgcn.types import AnyArray, FloatArray, IntArray
+from fastgcn.types import AnyArray, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,12 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
     inputs: FloatArray | FeatureRows = features
     if config.precompute:
         n_bytes = 4 * adjacency.n * features.width
-        out = None
-        if not fits_in_memory(n_bytes):
-            out = (folder or Path.cwd()) / "propagated.f32"
-        inputs = propagate(adjacency, features, out=out)
+        if fits_in_memory(n_bytes):
+            inputs = propagate(adjacency, features)
+        else:
+            # Without a name, so that its space is freed however the run ends.
+            with tempfile.TemporaryFile(dir=folder or Path.cwd()) as file:
+                inputs = propagate(adjacency, features, out=file)
     batch_nodes = np.arange(adjacency.n) if nodes is not None else graph.split.train
     assert graph.labels is not None
     return TrainingData(
@@ -111,7 +114,7 @@ class Judge:
         assert graph.labels is not None
         if graph.labels.ndim == 1:
             part = part[graph.labels[part] >= 0]
-        self.labels = np.asarray(graph.labels[part])
+        self.labels: IntArray | BoolArray = graph.labels[part]
         self._part = part if nodes is None else np.searchsorted(nodes, part)
         self._rows = GraphRows(csr, config.normalization)
         self._features = FeatureRows(graph.features, config.feature_scaling, nodes)
@@ -139,9 +142,8 @@ class Judge:
 
     def _plan(self, device: torch.device) -> None:
         """The blocks above the first layer, and ÂX for the rows that they need, if it fits."""
-        first, *self._blocks = FullSampler(self._rows, self._layers).sample(
-            torch.from_numpy(self._part)
-        )
+        part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
+        first, *self._blocks = FullSampler(self._rows, self._layers).sample(part)
         self._blocks = [block.to(device) for block in self._blocks]
         if fits_in_memory(4 * len(first.dst) * self._features.width):
             wanted = _Selected(self._rows, first.dst.numpy())

@@ -18,13 +18,16 @@ from fastgcn.data.readers import (
     reddit_fastgcn,
 )
 from fastgcn.errors import FastGCNError, FormatError, MissingFileError
-from tests.readers.toy import SOURCE, TARGET, assert_same, dense, multilabel, toy
+from tests.readers.toy import (
+    SOURCE,
+    TARGET,
+    adjacency,
+    assert_same,
+    multilabel,
+    toy,
+    write_trio,
+)
 from tests.strategies import split_of
-
-
-def adjacency(graph: Graph) -> csr_array:
-    weights = np.ones(len(graph.indices)) if graph.weights is None else graph.weights
-    return csr_array((weights, graph.indices, graph.indptr), shape=(8, 8))
 
 
 def one_way() -> coo_array:
@@ -32,7 +35,7 @@ def one_way() -> coo_array:
 
 
 def write_fastgcn(folder: Path, graph: Graph) -> Path:
-    arrays = {"feats": graph.features}
+    arrays: dict[str, Any] = {"feats": graph.features}
     assert graph.labels is not None
     for part, ids in graph.split.items():
         arrays |= {f"{part}_index": ids, f"y_{part}": graph.labels[ids]}
@@ -45,8 +48,8 @@ def write_dgl(folder: Path, graph: Graph) -> Path:
     types = np.zeros(8, np.int64)
     for kind, (_, ids) in enumerate(graph.split.items(), start=1):
         types[ids] = kind
-    arrays = {"feature": graph.features, "node_ids": np.arange(8), "node_types": types}
-    np.savez(folder / "reddit_data.npz", label=graph.labels, **arrays)
+    arrays: dict[str, Any] = {"feature": graph.features, "label": graph.labels}
+    np.savez(folder / "reddit_data.npz", node_ids=np.arange(8), node_types=types, **arrays)
     save_npz(folder / "reddit_graph.npz", coo_array(adjacency(graph)))
     return folder
 
@@ -75,13 +78,6 @@ def write_benchmark(folder: Path, graph: Graph, **changes: Any) -> Path:
     file = folder / "toy_photo.npz"
     np.savez(file, **{name: value for name, value in arrays.items() if value is not None})
     return file
-
-
-def write_trio(folder: Path, graph: Graph) -> Path:
-    save_npz(folder / "adj.npz", adjacency(graph))
-    save_npz(folder / "features.npz", csr_matrix(dense(graph.features)))
-    np.savez(folder / "labels_split.npz", labels=graph.labels, **dict(graph.split.items()))
-    return folder
 
 
 READS: dict[str, tuple[Callable[[Path, Graph], Path], Callable[..., Graph]]] = {
@@ -140,10 +136,8 @@ def test_several_labels_a_node(tmp_path: Path, kind: str) -> None:
 def test_direction_is_as_it_is_or_as_asked(tmp_path: Path, layout: Callable[..., Any]) -> None:
     folder = write_trio(tmp_path, toy())
     save_npz(folder / "adj.npz", layout(one_way()))
-    fields = {"features": toy().features, "labels": toy().labels, "split": toy().split}
-    directed = Graph.from_edges(SOURCE, TARGET, directed=True, **fields)
-    assert_same(npz_folder.read(folder), directed)
-    assert_same(npz_folder.read(folder, directed=True), directed)
+    assert_same(npz_folder.read(folder), toy(directed=True))
+    assert_same(npz_folder.read(folder, directed=True), toy(directed=True))
     assert_same(npz_folder.read(folder, directed=False), toy())
     with pytest.raises(FastGCNError, match="directed must be True, False or None, got 'no'"):
         npz_folder.read(folder, directed="no")  # type: ignore[arg-type]

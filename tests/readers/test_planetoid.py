@@ -13,7 +13,7 @@ from fastgcn import Graph
 from fastgcn.data.readers import planetoid
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from tests.readers.python2_pickle import array_pickle, lists_pickle, matrix_pickle
-from tests.readers.toy import assert_same
+from tests.readers.toy import assert_same, dense
 from tests.strategies import split_of
 
 N_FIRST, N_KNOWN, N = 3, 530, 540
@@ -140,7 +140,7 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     "edge to nowhere": (
         "graph",
         lists_pickle({0: [540]}),
-        "an edge to node 540, but nodes end at 539",
+        "node 540, but nodes end at 539",
     ),
     "a negative end": ("graph", lists_pickle({-1: [0]}), "got -1"),
     "edge to text": ("graph", pickle.dumps({0: ["a"]}, 2), "got 'a'"),
@@ -149,7 +149,7 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     "index of a known node": (
         "test.index",
         b"3\n",
-        "from 530, the rows of allx, to 539, got 3 to 3",
+        "from 530, .* to 539, got 3 to 3",
     ),
     "wild index": ("test.index", b"9000000000000\n", "got 9000000000000"),
     "index twice": ("test.index", b"530\n530\n", "names a node twice"),
@@ -205,6 +205,6 @@ def test_citeseers_missing_rows(real_data: Path) -> None:
     assert graph.labels is not None
     nowhere = np.flatnonzero(graph.labels < 0)
     assert len(nowhere) == 15
-    assert graph.features[nowhere].nnz == 0
+    assert not dense(graph.features)[nowhere].any()
     for _, part in graph.split.items():
         assert not np.isin(nowhere, part).any()

@@ -108,3 +108,10 @@ def test_fortran_order_and_byte_order_are_kept(tmp_path: Path) -> None:
     for values in (np.asfortranarray(np.arange(6).reshape(2, 3)), np.arange(6, dtype=">i4")):
         file.write_bytes(pickle.dumps(values, 2))
         np.testing.assert_array_equal(_unpickle.array(_unpickle.read_record(file), file), values)
+
+
+def test_a_damaged_number_does_not_ask_for_all_memory(tmp_path: Path) -> None:
+    file = tmp_path / "ind.bad.graph"
+    file.write_bytes(b"\x80\x02}r\xff\xff\xff\xff.")
+    with pytest.raises(FormatError, match="remembered under the number 4294967295"):
+        _unpickle.read_record(file)

@@ -1,9 +1,10 @@
 """A small graph that every format can hold, and what it means to have read it back."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, csr_matrix, save_npz
 
 from fastgcn import Graph
 from tests.strategies import split_of
@@ -18,6 +19,20 @@ def toy(**changes: Any) -> Graph:
     features = np.arange(24, dtype=np.float32).reshape(8, 3) % 5
     fields: dict[str, Any] = {"features": features, "labels": [0, 1, 2, 0, 1, 2, 0, -1]}
     return Graph.from_edges(SOURCE, TARGET, **(fields | {"split": SPLIT} | changes))
+
+
+def write_trio(folder: Path, graph: Graph) -> Path:
+    """The graph as `adj.npz`, `features.npz` and `labels_split.npz`."""
+    folder.mkdir(exist_ok=True)
+    save_npz(folder / "adj.npz", adjacency(graph))
+    save_npz(folder / "features.npz", csr_matrix(dense(graph.features)))
+    arrays: dict[str, Any] = {"labels": graph.labels, **dict(graph.split.items())}
+    np.savez(folder / "labels_split.npz", **arrays)
+    return folder
+
+
+def adjacency(graph: Graph) -> csr_array:
+    return csr_array((np.ones(len(graph.indices)), graph.indices, graph.indptr), shape=(8, 8))
 
 
 def multilabel() -> Graph:

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import apply, data, train
+from fastgcn.cli import apply, bench, data, train
 from fastgcn.errors import FastGCNError
 from fastgcn.progress import plain_lines
 
@@ -29,6 +29,7 @@ app.command("embed")(apply.embed)
 app.command("info")(data.info)
 app.command("import")(data.import_)
 app.command("generate")(data.generate)
+app.add_typer(bench.app, name="bench")
 
 
 def _version(show: bool) -> None:

@@ -45,7 +45,7 @@ class KeySpool:
         self._key_file = folder / f"spool-{bits}.keys"
         self._value_file = folder / f"spool-{bits}.values"
         entry = 12 if valued else 8
-        self._most_held = memory // (2 * entry)
+        self._most_held = memory // (4 * entry)
         self._most_sorted = max(1, memory // (8 * entry))  # a bucket is in memory three times
         capacity = max(1, min(_BATCH, memory // (16 * entry)))
         self._keys = np.empty(capacity, np.int64)

@@ -37,14 +37,16 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     """
     if not isinstance(name_or_path, str | os.PathLike) or not os.fspath(name_or_path):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
-    random_split = _take_random_split(options)
     path = Path(name_or_path).expanduser()
+    data = str(path.resolve()) if path.exists() else os.fspath(name_or_path)
+    source = {"data": data, **options}
+    random_split = _take_random_split(options)
     graph = _read(path, options) if path.exists() else _by_name(name_or_path, options)
-    if random_split is None:
-        return graph
-    if graph.labels is None:
-        raise InputError(f"{graph.name} has no labels, which split='random' goes by")
-    return graph.with_split(stratified_split(graph.labels, **random_split))
+    if random_split is not None:
+        if graph.labels is None:
+            raise InputError(f"{graph.name} has no labels, which split='random' goes by")
+        graph = graph.with_split(stratified_split(graph.labels, **random_split))
+    return graph.with_source(source)
 
 
 def detect(path: str | os.PathLike[str]) -> str:

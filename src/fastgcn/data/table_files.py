@@ -126,7 +126,7 @@ class Table:
         return pa.parquet.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False)
 
 
-def listed(names: Iterable[str], most: int = 12) -> str:
+def listed(names: Iterable[Any], most: int = 12) -> str:
     """Names for a message, the first few of many."""
     names = list(names)
     return ", ".join(repr(name) for name in islice(names, most)) + (

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from fastgcn.csr import index_dtype
 from fastgcn.data.layout import TextIds
+from fastgcn.data.table_columns import decoded, is_text, text_parts
 from fastgcn.errors import InputError
 from fastgcn.kernels import lookup as kernels
-from fastgcn.types import AnyArray, IntArray
+from fastgcn.types import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +126,13 @@ def _find_counting(n: int) -> _Find:
 def _find_in_range(ids: IntArray) -> tuple[_Find, int, int]:
     """For integers close to each other: one array over their range."""
     low, numbers = int(ids.min()), np.arange(len(ids))
-    positions = np.full(int(ids.max()) - low + 1, -1, index_dtype(len(ids)))
+    dtype = index_dtype(len(ids))
+    positions = np.full(int(ids.max()) - low + 1, -1, dtype)
     positions[ids - low] = numbers
     repeated = positions[ids - low] != numbers
 
     def find(queries: pa.Array) -> IntArray:
-        found = np.empty(len(queries), positions.dtype)
+        found = np.empty(len(queries), dtype)
         kernels.find_in_range(queries.to_numpy(), low, positions, found)
         return found
 
@@ -170,21 +172,3 @@ def _integers_as_written(text: pa.Array) -> pa.Array | None:
     except pa.ArrowInvalid:
         return None
     return integers if integers.cast(text.type).equals(text) else None
-
-
-def text_parts(array: pa.Array) -> tuple[AnyArray, IntArray]:
-    """UTF-8 bytes (uint8) and their offsets (n+1,), from 0 on, of an array of strings."""
-    _, offset_buffer, text_buffer = array.buffers()
-    width = np.int64 if array.type == pa.large_string() else np.int32
-    ends = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
-    text = np.frombuffer(text_buffer or b"", np.uint8)[ends[0] : ends[-1]]
-    return text, ends.astype(np.int64) - ends[0]
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return str(kind) in ("string", "large_string", "string_view")
-
-
-def decoded(array: pa.Array) -> pa.Array:
-    """The values of a dictionary-encoded array (a pandas category); any other as it is."""
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

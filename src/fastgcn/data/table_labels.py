@@ -1,7 +1,6 @@
 """The labels of a node table: a column of classes, of lists of classes, or a column a class."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,17 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastgcn import checks
-from fastgcn.data.table_categories import Categories
-from fastgcn.data.table_files import Table, listed
-from fastgcn.data.table_ids import is_text
-from fastgcn.errors import InputError, nearest
-from fastgcn.types import AnyArray, BoolArray, IntArray
+from fastgcn.data.table_classes import Classes
+from fastgcn.data.table_columns import floats, is_list, is_number
+from fastgcn.data.table_files import Table
+from fastgcn.errors import InputError
+from fastgcn.types import AnyArray, IntArray
 
 # Labels, None where no node has one, and the names of the classes.
 Labels = tuple[AnyArray | None, tuple[str, ...]]
-
-# An integer as it is printed, also by a program that made it a float to have missing values.
-_INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")
 
 
 class LabelReader(Protocol):
@@ -31,23 +27,25 @@ class LabelReader(Protocol):
     def finish(self, node_ids: Sequence[Any] | None) -> Labels: ...
 
 
-def label_reader(
-    table: Table, label: str, classes: Sequence[Any] | None
-) -> LabelReader | None:
+def label_reader(table: Table, label: str, classes: Sequence[Any] | None) -> LabelReader | None:
     """The reader of the column `label`, or of several, "a,b,c"; None where there is none."""
     if "," in label and label not in table.types:
-        return _ColumnPerClass(table, [name.strip() for name in label.split(",")], classes)
+        if classes is not None:
+            raise InputError("classes must not be given where label names a column a class")
+        return _ColumnPerClass(table, [name.strip() for name in label.split(",")])
     column = table.optional(label, "label", "labels")
     if column is None:
         return None
-    reader = _ClassLists if is_list(table.types[column]) else _OneClass
-    return reader(table, column, _Classes(f"column {column!r} of {table.path}", classes))
+    named = Classes(f"column {column!r} of {table.path}", classes)
+    if is_list(table.types[column]):
+        return _ClassLists(column, named)
+    return _OneClass(column, named)
 
 
 class _OneClass:
     """A class a node: text, integers or bools; null or empty where it has none."""
 
-    def __init__(self, table: Table, column: str, classes: "_Classes") -> None:
+    def __init__(self, column: str, classes: Classes) -> None:
         self.columns = {column: pa.string()}
         self._column, self._classes = column, classes
 
@@ -56,15 +54,15 @@ class _OneClass:
 
     def finish(self, node_ids: Sequence[Any] | None) -> Labels:
         """(n,) int64, -1 where a node has no label."""
-        ids, names = self._classes.finish(lambda entry: checks.named(entry, node_ids))
+        ids, names = self._classes.finish(lambda row: checks.named(row, node_ids))
         return (ids if names else None), names
 
 
 class _ClassLists:
     """Several classes a node, as a list; null or an empty list where it has none."""
 
-    def __init__(self, table: Table, column: str, classes: "_Classes") -> None:
-        self.columns = {column: table.types[column]}
+    def __init__(self, column: str, classes: Classes) -> None:
+        self.columns = {column: pa.list_(pa.string())}
         self._column, self._classes = column, classes
         self._lengths: list[IntArray] = []
 
@@ -78,7 +76,7 @@ class _ClassLists:
         """(n, C) bool."""
         lengths = np.concatenate(self._lengths)
         nodes = np.repeat(np.arange(len(lengths)), lengths)
-        ids, names = self._classes.finish(lambda entry: checks.named(int(nodes[entry]), node_ids))
+        ids, names = self._classes.finish(lambda row: checks.named(int(nodes[row]), node_ids))
         labels = np.zeros((len(lengths), len(names)), np.bool_)
         labels[nodes[ids >= 0], ids[ids >= 0]] = True
         return (labels if names else None), names
@@ -87,34 +85,28 @@ class _ClassLists:
 class _ColumnPerClass:
     """A column of zeros and ones a class."""
 
-    def __init__(self, table: Table, names: list[str], classes: Sequence[Any] | None) -> None:
-        if classes is not None:
-            raise InputError("classes must not be given where label names a column a class")
+    def __init__(self, table: Table, names: list[str]) -> None:
         self.columns = {}
         for name in names:
-            table.require(name, "labels")
-            is_bool = pa.types.is_boolean(table.types[name])
-            self.columns[name] = pa.bool_() if is_bool else pa.float64()
+            kind = table.types[table.require(name, "labels")]
+            if not is_number(kind):
+                raise InputError(f"column {name!r} of {table.path} must be 0 or 1, got {kind}")
+            self.columns[name] = kind if pa.types.is_boolean(kind) else pa.float64()
         self._path = table.path
-        self._parts: list[BoolArray] = []
+        self._parts: list[IntArray] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        part = np.empty((len(batch), len(self.columns)), np.float32)
-        for j, name in enumerate(self.columns):
-            part[:, j] = floats(batch.column(name), f"column {name!r} of {self._path}")
-        self._parts.append(part)
+        values = np.stack([floats(batch.column(name)) for name in self.columns], axis=1)
+        self._parts.append(np.where((values == 0) | (values == 1), values, -1).astype(np.int8))
 
     def finish(self, node_ids: Sequence[Any] | None) -> Labels:
         """(n, C) bool."""
-        ...
-
-
-class _Classes:
-    """Classes as they stand in a table, to be numbered in order of their names."""
-
-    def __init__(self, what: str, fixed: Sequence[Any] | None) -> None:
-        self._what = what
-        self._fixed = None if fixed is None else tuple(str(name) for name in fixed)
-        if self._fixed is not None and len(set(self._fixed)) < len(self._fixed):
-            raise InputError(f"classes must be distinct, got {listed(self._fixed)}")
-        self._categories = Categories()
+        values = np.concatenate(self._parts)
+        names = tuple(self.columns)
+        if values.min() < 0:
+            row, column = np.unravel_index(int(np.argmin(values)), values.shape)
+            raise InputError(
+                f"column {names[column]!r} of {self._path} must be 0 or 1 in every row, "
+                f"but {checks.named(int(row), node_ids)} has something else"
+            )
+        return values.astype(np.bool_), names

@@ -6,6 +6,8 @@ the search goes on to the next row. All `find_` functions fill `found` with posi
 an id that is not there.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -118,13 +120,13 @@ def _touch(positions: IntArray, text: AnyArray, offsets: IntArray) -> int:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _first_row(key: int, size: int) -> int:
+def _first_row(key: int, size: int) -> Any:
     # Bits 31 and up of the product: enough for 2**33 rows.
     return np.int64((np.uint64(key) * _SPREAD) >> np.uint64(31)) & (size - 1)
 
 
 @njit(cache=True, nogil=True)
-def _integer_row(key: int, table: IntArray) -> int:
+def _integer_row(key: int, table: IntArray) -> Any:
     """The row of `key`, or the free row where it would be."""
     row = _first_row(key, len(table))
     while table[row, 1] >= 0 and table[row, 0] != key:
@@ -141,7 +143,7 @@ def _text_row(
     text: AnyArray,
     offsets: IntArray,
     table: IntArray,
-) -> int:
+) -> Any:
     """The row of the id `queries[start:end]`, or the free row where it would be."""
     row = _first_row(code, len(table))
     while table[row, 1] >= 0:
@@ -167,7 +169,7 @@ def _equal(
 
 
 @njit(cache=True, nogil=True)
-def _hash(text: AnyArray, start: int, end: int) -> int:
+def _hash(text: AnyArray, start: int, end: int) -> Any:
     code = _FNV_START
     for i in range(start, end):
         code = (code ^ np.uint64(text[i])) * _FNV_PRIME

@@ -116,6 +116,8 @@ class LayerSampler:
             # A vertex whose x is exactly zero adds nothing now, but q must stay positive where
             # Â is, or the estimate would be biased as soon as the model moves on.
             weight = np.maximum(weight, 1e-6 * weight.max() * (self._norms > 0))
+            if not weight.any():
+                weight = self._norms
         q = weight / weight.sum()
         return q, np.cumsum(q)
 

@@ -6,8 +6,10 @@ name is refused. What comes out is a record of the file, from which `array`, `ma
 `adjacency_lists` take the numbers, after looking at them.
 """
 
+import io
 import math
 import pickle
+import pickletools
 import re
 from pathlib import Path
 from typing import Any, NoReturn
@@ -86,8 +88,8 @@ _STAND_INS: dict[tuple[str, str], type] = {
 
 
 class _InertUnpickler(pickle.Unpickler):
-    def __init__(self, path: Path, file: Any) -> None:
-        super().__init__(file, encoding="latin1")
+    def __init__(self, path: Path, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), encoding="latin1")
         self._path = path
 
     def find_class(self, module: str, name: str) -> type:
@@ -102,16 +104,27 @@ class _InertUnpickler(pickle.Unpickler):
 
 def read_record(path: Path) -> Any:
     """The content of a pickle as numbers, text, lists, dictionaries and inert records."""
-    with path.open("rb") as file:
-        try:
-            return _InertUnpickler(path, file).load()
-        except UnsafeFileError:
-            raise
-        except Exception as error:
-            # A damaged pickle can fail in any way that its opcodes can: all of it is damage.
-            raise FormatError(
-                f"{path} is damaged or not a pickle: {str(error) or type(error).__name__}"
-            ) from None
+    content = path.read_bytes()
+    try:
+        _check_opcodes(content)
+        return _InertUnpickler(path, content).load()
+    except UnsafeFileError:
+        raise
+    except Exception as error:
+        # A damaged pickle can fail in any way that its opcodes can: all of it is damage.
+        reason = str(error) or type(error).__name__
+        raise FormatError(f"{path} is damaged or not a pickle: {reason}") from None
+
+
+def _check_opcodes(content: bytes) -> None:
+    """That every opcode is known and has its argument, and that memory is asked for in reason.
+
+    The unpickler makes room for as many remembered objects as the largest number that one is
+    remembered under; a damaged number would ask for all memory there is.
+    """
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > len(content):
+            raise ValueError(f"an object is remembered under the number {argument}")
 
 
 def array(record: Any, path: Path) -> AnyArray:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -15,7 +16,7 @@ _CHUNK_BYTES = 1 << 26
 
 
 def propagate(
-    adjacency: RowSource, features: FeatureRows, *, out: Path | None = None
+    adjacency: RowSource, features: FeatureRows, *, out: Path | IO[bytes] | None = None
 ) -> FloatArray:
     """(n, F) float32: the rows of ÂX, computed in row chunks.
 

@@ -1,0 +1,1 @@
+"""Benchmarks: measured figures as JSON lines, and the tables made from those alone."""

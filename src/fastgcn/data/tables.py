@@ -1,0 +1,158 @@
+"""A node table and an edge table, CSV or Parquet, to a store or a graph."""
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastgcn.data.edge_sorter import EdgeSorter
+from fastgcn.data.layout import arrays_of, graph_from, id_arrays
+from fastgcn.data.node_table import NodeOptions, Nodes, read_nodes
+from fastgcn.data.store import StoreWriter, open_store
+from fastgcn.data.table_edges import add_edges, edge_columns
+from fastgcn.data.table_features import write_features
+from fastgcn.data.table_files import Table
+from fastgcn.errors import InputError
+from fastgcn.graph import Graph
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+# Below this, sorting would be all reading and writing.
+_LEAST_MEMORY = 10**6
+
+
+def import_tables(
+    nodes: str | os.PathLike[str],
+    edges: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    id: str = "id",
+    label: str = "label",
+    split: str = "split",
+    features: Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    random_split: int | None = None,
+    source: str = "source",
+    target: str = "target",
+    weight: str = "weight",
+    directed: bool = False,
+    memory: int | str = "1GB",
+    name: str | None = None,
+) -> None:
+    """Write the store `out` of a graph given as tables, which may be larger than memory.
+
+    Args:
+        nodes: a row a node; `.csv`, `.tsv` (either also `.gz`, `.bz2`, `.zst`) or `.parquet`.
+        edges: a row an edge, in any order; cleaned as `fastgcn.csr` says.
+        out: the folder to write.
+        force: replace a store that is there.
+        id: column of distinct ids, integers or text.
+        label: column of classes, empty where a node has none; or of lists of classes (a node
+            has several); or "a,b,c", columns of 0 and 1 that are named as the classes. The
+            column need not be there under its default name; nor need those of the split and
+            the weights.
+        split: column that says train, val or test, or nothing.
+        features: columns of numbers, or one of lists of numbers; all others by default.
+        classes: the names of the classes in their order; by default those that are there,
+            integers by size, others by name.
+        random_split: the seed of a split into 60, 20 and 20 % of each class, instead of `split`.
+        source: column of the edges' starts, as ids of the node table.
+        target: column of their ends.
+        weight: column of edge weights.
+        directed: whether an edge stands for its direction only.
+        memory: about how much to use beside a few numbers a node, in bytes or as "500MB".
+        name: what the graph is called; by default as the folder.
+    """
+    out = Path(out)
+    budget = memory_bytes(memory)
+    options = NodeOptions(id, label, split, features, classes, random_split)
+    node_table, edge_table = Table(Path(nodes)), Table(Path(edges))
+    columns = edge_columns(edge_table, source, target, weight)
+    with StoreWriter(out, force=force) as writer:
+        found = read_nodes(node_table, options)
+        _put_nodes(writer, found)
+        n_features = write_features(
+            node_table, found.feature_columns, writer, found.n, found.index.node_ids
+        )
+        sorter = EdgeSorter(
+            writer,
+            found.n,
+            directed=directed,
+            weighted=columns.weight is not None,
+            memory=budget,
+        )
+        add_edges(edge_table, columns, found.index, sorter)
+        cleaned = sorter.finish()
+        writer.finish(
+            name=out.name if name is None else name,
+            directed=directed,
+            n_features=n_features,
+            n_classes=len(found.class_names),
+            class_names=found.class_names or None,
+            cleaned=cleaned,
+            provenance={"nodes": node_table.path.name, "edges": edge_table.path.name},
+        )
+
+
+def read_tables(
+    nodes: str | os.PathLike[str], edges: str | os.PathLike[str], **options: Any
+) -> Graph:
+    """The graph that `import_tables` makes of the same tables and options, in memory.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     nodes, edges = Path(folder, "nodes.csv"), Path(folder, "edges.csv")
+    ...     _ = nodes.write_text("id,label,height,split\\nann,x,1.6,train\\nbob,y,1.8,test\\n")
+    ...     _ = edges.write_text("source,target\\nann,bob\\n")
+    ...     graph = read_tables(nodes, edges, name="friends")
+    >>> graph
+    Graph(friends: 2 nodes, 1 undirected edges, 1 features, 2 classes)
+    >>> graph.node_ids[1], graph.class_names[graph.labels[1]]
+    ('bob', 'y')
+    """
+    with tempfile.TemporaryDirectory(prefix="fastgcn-") as folder:
+        store = Path(folder, "graph")
+        import_tables(nodes, edges, store, **options)
+        mapped = open_store(store)
+        arrays = {key: np.array(array) for key, array in arrays_of(mapped).items()}
+    return graph_from(
+        arrays,
+        n_features=mapped.n_features,
+        class_names=mapped.class_names,
+        directed=mapped.directed,
+        name=mapped.name,
+        cleaned=mapped.cleaned,
+        stored_fingerprint=mapped.stored_fingerprint,
+    )
+
+
+def _put_nodes(writer: StoreWriter, nodes: Nodes) -> None:
+    for part, ids in nodes.split.items():
+        writer.put(part, ids)
+    if nodes.labels is not None:
+        writer.put("labels", nodes.labels)
+    if nodes.index.node_ids is not None:
+        for array_name, array in id_arrays(nodes.index.node_ids).items():
+            writer.put(array_name, array)
+
+
+def memory_bytes(memory: int | str) -> int:
+    """A number of bytes from a number or from text such as "500MB" or "2 GB".
+
+    >>> memory_bytes("1.5GB")
+    1500000000
+    """
+    match = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(?:i?b)?", str(memory).strip().lower())
+    try:
+        size = int(float(match.group(1)) * _UNITS[match.group(2)]) if match else 0
+    except ValueError:
+        size = 0
+    if size < _LEAST_MEMORY:
+        raise InputError(f"memory must be at least 1MB, such as 500MB or 2GB, got {memory!r}")
+    return size

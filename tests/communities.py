@@ -1,0 +1,52 @@
+"""Graphs of a few dozen nodes on which training has something to learn."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fastgcn import Graph, Split
+
+
+def communities(
+    *,
+    n: int = 60,
+    classes: int = 3,
+    multilabel: bool = False,
+    directed: bool = False,
+    weighted: bool = False,
+    sparse: bool = False,
+    seed: int = 0,
+    **fields: Any,
+) -> Graph:
+    """n nodes in `classes` groups with more edges inside than between; 6 features.
+
+    The split is train, train, train, val, test over and over; `fields` are those of `Graph`.
+    """
+    rng = np.random.default_rng(seed)
+    group = rng.integers(classes, size=n)
+    near = np.where(group[:, None] == group[None, :], 0.3, 0.03)
+    source, target = np.nonzero(rng.random((n, n)) < near)
+    features = rng.normal(size=(n, 6)) + 1.5 * np.eye(classes, 6)[group]
+    features[features < 0.3] = 0  # so that sparse features are sparse
+    labels = group[:, None] <= np.arange(classes) if multilabel else group
+    turn = np.arange(n) % 5
+    given = {
+        "labels": labels,
+        "split": Split(*(np.flatnonzero(part) for part in (turn < 3, turn == 3, turn == 4))),
+        "class_names": [f"class-{c}" for c in range(classes)],
+        "name": "communities",
+    }
+    return Graph.from_edges(
+        source,
+        target,
+        weights=rng.integers(1, 9, len(source)) / 4 if weighted else None,
+        directed=directed,
+        features=csr_array(features) if sparse else features,
+        **(given | fields),
+    )
+
+
+def with_only_training(graph: Graph) -> Graph:
+    """The same graph without validation and test parts."""
+    return graph.with_split(Split(train=graph.split.train))

@@ -1,0 +1,172 @@
+"""Settings: what is refused and in which words, round trips, and the paper's values."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastgcn import TrainConfig, authors_code, paper_cora, paper_pubmed, paper_reddit
+from fastgcn.config import paper_preset
+from fastgcn.errors import InputError
+
+BAD_VALUES = [
+    ("hidden", 0, "hidden must be at least 1, got 0"),
+    ("hidden", (16, 0), "hidden must be at least 1, got 0"),
+    ("hidden", "16", "hidden must be a whole number or a list of them, got '16'"),
+    ("hidden", 1.5, "hidden must be a whole number or a list of them, got 1.5"),
+    ("bias", 1, "bias must be true or false, got 1"),
+    ("dropout", 1.0, "dropout must be at least 0 and below 1, got 1.0"),
+    ("dropout", -0.1, "dropout must be at least 0 and below 1, got -0.1"),
+    ("dropout", float("nan"), "dropout must be a finite number, got nan"),
+    (
+        "normalization",
+        "symetric",
+        "normalization must be one of symmetric, row, got 'symetric'; did you mean 'symmetric'?",
+    ),
+    ("feature_scaling", "column", "feature_scaling must be one of none, row, got 'column'"),
+    ("precompute", "yes", "precompute must be true or false, got 'yes'"),
+    ("samples", 0, "samples must be at least 1, got 0"),
+    ("samples", (10, 10), "samples must be one number or 1, one for each sampled layer"),
+    ("samples", True, "samples must be a whole number or a list of them, got True"),
+    ("distribution", "importanse", "did you mean 'importance'?"),
+    ("replacement", None, "replacement must be true or false, got None"),
+    ("neighbors_only", 0, "neighbors_only must be true or false, got 0"),
+    ("correct_weights", "no", "correct_weights must be true or false, got 'no'"),
+    ("batch_size", 0, "batch_size must be at least 1, got 0"),
+    ("batch_size", 2.5, "batch_size must be a whole number, got 2.5"),
+    ("epochs", 0, "epochs must be at least 1, got 0"),
+    ("learning_rate", 0.0, "learning_rate must be above 0, got 0.0"),
+    ("learning_rate", float("inf"), "learning_rate must be a finite number, got inf"),
+    ("learning_rate", "fast", "learning_rate must be a finite number, got 'fast'"),
+    ("weight_decay", -1e-4, "weight_decay must be at least 0, got -0.0001"),
+    ("weight_decay", float("inf"), "weight_decay must be a finite number, got inf"),
+    ("weight_decay_on", "last", "weight_decay_on must be one of first, all, got 'last'"),
+    ("class_weight", "even", "class_weight must be one of none, balanced, got 'even'"),
+    ("drop_last", "true", "drop_last must be true or false, got 'true'"),
+    ("early_stopping", "never", "early_stopping must be one of none, authors, patience"),
+    ("patience", 0, "patience must be at least 1, got 0"),
+    ("inductive", 1, "inductive must be true or false, got 1"),
+    ("evaluation_graph", "some", "evaluation_graph must be one of all, joined, got 'some'"),
+    ("seed", -1, "seed must be at least 0, got -1"),
+    ("seed", 2**63, f"seed must be at most {2**63 - 1}, got {2**63}"),
+    ("device", "gpu", "device must be auto, cpu or cuda[:N], got 'gpu'"),
+    ("device", "cuda:x", "device must be auto, cpu or cuda[:N], got 'cuda:x'"),
+    ("device", 0, "device must be text, got 0"),
+    ("threads", -1, "threads must be at least 0, got -1"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), BAD_VALUES)
+def test_bad_values_are_refused(name: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        TrainConfig(**{name: value})
+    assert message in str(refused.value)
+
+
+def test_every_field_has_a_bad_value_in_the_list_above() -> None:
+    names = {field.name for field in dataclasses.fields(TrainConfig)}
+    assert names == {name for name, _, _ in BAD_VALUES}
+
+
+@pytest.mark.parametrize("build", [TrainConfig().replace, lambda **v: TrainConfig.from_dict(v)])
+def test_unknown_settings_are_refused_with_the_nearest(build: Any) -> None:
+    with pytest.raises(InputError, match="unknown setting 'learning_rat'; did you mean"):
+        build(learning_rat=0.1)
+    with pytest.raises(InputError, match="unknown setting 'zzz'; the settings are hidden, bias"):
+        build(zzz=1)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> TrainConfig:
+    hidden = draw(st.integers(1, 99) | st.lists(st.integers(1, 99), max_size=3))
+    precompute = draw(st.booleans())
+    sampled = (1 if isinstance(hidden, int) else len(hidden)) + 1 - precompute
+    return TrainConfig(
+        hidden=hidden if isinstance(hidden, int) else tuple(hidden),
+        precompute=precompute,
+        samples=draw(
+            st.integers(1, 99)
+            | st.lists(st.integers(1, 99), min_size=sampled, max_size=sampled).map(tuple)
+        ),
+        distribution=draw(st.sampled_from(["importance", "uniform", "flat", "optimal"])),
+        learning_rate=draw(st.floats(1e-6, 1)),
+        dropout=draw(st.floats(0, 0.99)),
+        seed=draw(st.integers(0, 2**63 - 1)),
+        device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(configs())
+def test_round_trips(config: TrainConfig) -> None:
+    through_json = json.loads(json.dumps(config.to_dict()))
+    assert TrainConfig.from_dict(through_json) == config
+    assert config.replace() == config
+    other = config.replace(batch_size=config.batch_size + 1)
+    assert other != config
+    assert other.replace(batch_size=config.batch_size) == config
+    assert len(config.layer_samples) == config.sampled_layers == config.layers - config.precompute
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """Parameter searches draw numpy's numbers; they must not keep a config from being JSON."""
+    config = TrainConfig(
+        hidden=np.int64(16),  # type: ignore[arg-type]
+        learning_rate=np.float32(0.5),  # type: ignore[arg-type]
+        bias=np.bool_(True),  # type: ignore[arg-type]
+        samples=[np.int32(7)],  # type: ignore[arg-type]
+    )
+    assert config == TrainConfig(hidden=16, learning_rate=0.5, bias=True, samples=(7,))
+    assert json.loads(json.dumps(config.to_dict()))["hidden"] == 16
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TrainConfig().seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("preset", "hidden", "batch_size", "samples"),
+    [(paper_cora, 16, 256, 400), (paper_pubmed, 16, 1024, 100), (paper_reddit, 128, 256, 400)],
+)
+def test_presets_are_the_papers(preset: Any, hidden: int, batch_size: int, samples: int) -> None:
+    config = preset()
+    assert config.layers == 2
+    assert (config.hidden, config.batch_size, config.samples) == (hidden, batch_size, samples)
+    assert config.distribution == "importance"
+    assert config.learning_rate in (0.01, 0.001, 0.0001)
+    assert config.dropout == 0
+    assert config.inductive
+    assert config.precompute
+    assert config.replacement
+    assert config.correct_weights
+    assert not config.bias
+
+
+def test_weight_decay_is_the_authors() -> None:
+    assert paper_cora().weight_decay == paper_pubmed().weight_decay == 5e-4
+    assert paper_reddit().weight_decay == 1e-4
+    assert paper_reddit().weight_decay_on == "first"
+
+
+def test_authors_code_departs_from_the_paper_where_their_program_does() -> None:
+    paper, theirs = paper_pubmed().to_dict(), authors_code(paper_pubmed()).to_dict()
+    assert {key: theirs[key] for key in theirs if theirs[key] != paper[key]} == {
+        "distribution": "flat",
+        "replacement": False,
+        "neighbors_only": True,
+        "correct_weights": False,
+        "drop_last": True,
+        "evaluation_graph": "joined",
+    }
+    assert authors_code() == authors_code(paper_cora())
+
+
+def test_presets_by_the_name_of_the_data() -> None:
+    assert paper_preset("cora") == paper_preset("citeseer") == paper_cora()
+    assert paper_preset("pubmed") == paper_pubmed()
+    assert paper_preset("reddit") == paper_preset("anything else") == paper_reddit()
