@@ -1,6 +1,6 @@
 """How long it takes to import tables, and how much memory, against scipy in memory.
 
-Random edges over nodes 0..n-1, in CSV and Parquet files, are imported to a store by a fresh
+Random edges, in CSV and Parquet files, are imported to a store by a fresh
 process, which has compiled its kernels on tiny tables before. The time to compare with is
 that of scipy for the same edges, both directions, from COO to canonical CSR in memory. Prints
 a JSON line a result; `ratio` is the import's time by scipy's, `memory_ratio` the process's
@@ -46,16 +46,25 @@ def random_ends(n_edges: int, n: int) -> IntArray:
     return np.random.default_rng(0).integers(0, n, (2, n_edges))
 
 
-def write_tables(folder: Path, kind: str, n_edges: int, n: int, n_features: int) -> None:
+def write_tables(folder: Path, kind: str, n_edges: int, n: int, n_features: int, ids: str) -> None:
     rng = np.random.default_rng(1)
+    # Counting ids are 0..n-1; those of the other kinds have to be looked up.
+    own: Any = np.arange(n) if ids == "counting" else rng.permutation(n)
+    if ids == "sparse":
+        own = own * 1_000_003
+    if ids == "text":
+        own = pa.array([f"node-{i}" for i in own])
     columns: dict[str, Any] = {
-        "id": np.arange(n),
+        "id": own,
         "label": rng.integers(0, 7, n),
         "split": rng.choice(["train", "val", "test"], n),
     }
     for j in range(n_features):
         columns[f"f{j}"] = rng.random(n, dtype=np.float32)
-    ends = pa.table(list(random_ends(n_edges, n)), ["source", "target"])
+    ends = pa.table(
+        [pa.array(own).take(pa.array(end)) for end in random_ends(n_edges, n)],
+        ["source", "target"],
+    )
     for name, table in (("nodes", pa.table(columns)), ("edges", ends)):
         path = folder / f"{name}.{kind}"
         if kind == "csv":
@@ -77,10 +86,10 @@ def scipy_seconds(n_edges: int, n: int, repeats: int) -> float:
     return statistics.median(times)
 
 
-def import_once(folder: Path, kind: str, memory: str) -> tuple[float, int]:
+def import_once(folder: Path, kind: str, ids: str, memory: str) -> tuple[float, int]:
     """Seconds and peak resident bytes of one import; kernels are compiled on tiny tables."""
     with tempfile.TemporaryDirectory(dir=folder) as tiny:
-        write_tables(Path(tiny), kind, 3, 5, 1)
+        write_tables(Path(tiny), kind, 3, 5, 1, ids)
         import_tables(f"{tiny}/nodes.{kind}", f"{tiny}/edges.{kind}", f"{tiny}/out")
     nodes, edges = folder / f"nodes.{kind}", folder / f"edges.{kind}"
     start = time.perf_counter()
@@ -93,8 +102,12 @@ def import_once(folder: Path, kind: str, memory: str) -> tuple[float, int]:
 def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        fresh(write_tables, folder, kind, options.edges, options.nodes, options.features)
-        runs = [fresh(import_once, folder, kind, options.memory) for _ in range(options.repeats)]
+        sizes = options.edges, options.nodes, options.features
+        fresh(write_tables, folder, kind, *sizes, options.ids)
+        runs = [
+            fresh(import_once, folder, kind, options.ids, options.memory)
+            for _ in range(options.repeats)
+        ]
         stored = sum(path.stat().st_size for path in (folder / "out").glob("*.npy"))
     seconds, peaks = zip(*runs, strict=True)
     peak = statistics.median(peaks)
@@ -112,12 +125,15 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=20_000_000)
     parser.add_argument("--nodes", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=8)
+    parser.add_argument("--ids", choices=["counting", "shuffled", "sparse", "text"])
+    parser.set_defaults(ids="counting")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", default="1GB", help="what the import may use")
     parser.add_argument("--kinds", nargs="+", default=["csv", "parquet"])
     options = parser.parse_args()
     scipy = fresh(scipy_seconds, options.edges, options.nodes, options.repeats)
-    settings = {key: getattr(options, key) for key in ("edges", "nodes", "features", "memory")}
+    keys = ("edges", "nodes", "features", "ids", "memory")
+    settings = {key: getattr(options, key) for key in keys}
     for kind in options.kinds:
         result = measure(kind, options)
         result |= {"scipy_seconds": scipy, "ratio": result["seconds"] / scipy}

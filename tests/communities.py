@@ -1,11 +1,14 @@
-"""Graphs of a few dozen nodes on which training has something to learn."""
+"""Graphs of a few dozen nodes on which training has something to learn, and quick settings."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastgcn import Graph, Split
+from fastgcn import Graph, Split, TrainConfig
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def communities(
@@ -50,3 +53,19 @@ def communities(
 def with_only_training(graph: Graph) -> Graph:
     """The same graph without validation and test parts."""
     return graph.with_split(Split(train=graph.split.train))
+
+
+def quick(**settings: Any) -> TrainConfig:
+    """Settings that train on such a graph in a moment."""
+    base = {"hidden": 8, "samples": 20, "batch_size": 16, "epochs": 3, "threads": 1}
+    return TrainConfig(**(base | settings))
+
+
+def weights_of(model: "nn.Module") -> dict[str, bytes]:
+    """Every bit of a network."""
+    return {name: t.numpy().tobytes() for name, t in model.state_dict().items()}
+
+
+def without_times(values: dict[str, Any]) -> dict[str, Any]:
+    """A record or a result without what the clock decides."""
+    return {name: value for name, value in values.items() if "seconds" not in name}

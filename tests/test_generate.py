@@ -21,7 +21,7 @@ from scipy.stats import chisquare
 from fastgcn import Cleaning, Graph, fingerprint, open_store
 from fastgcn.data import generate as module
 from fastgcn.data.generate import PRESETS, GenerateConfig, generate
-from fastgcn.data.generate_config import class_sizes
+from fastgcn.data.generate_config import class_sizes, config_from
 from fastgcn.data.generate_edges import Rows, _row_counts, wanted_degrees
 from fastgcn.errors import InputError
 from fastgcn.kernels.generate import draw_rows
@@ -77,6 +77,7 @@ def test_little_memory_and_other_threads_give_the_same_bytes(tmp_path: Path) -> 
     assert file_bytes(tmp_path / "whole") == file_bytes(tmp_path / "pieces")
 
 
+@settings(deadline=None)
 @given(st.integers(1, 50))
 def test_batches_cut_the_rows_without_gap(edges: int) -> None:
     counts = np.array([0, 3, 0, 50, 1, 1, 7, 0, 0, 2, 0])
@@ -269,6 +270,7 @@ def test_rows_between_groups_skip_their_own() -> None:
     assert sorted(target.tolist()) == [0, 1, 3]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1e6), st.integers(0, 50)), min_size=1, max_size=60),
     st.floats(0, 1),
@@ -288,6 +290,7 @@ def test_row_counts_are_proportional_where_there_is_room() -> None:
     assert counts.tolist() == [10, 20, 30, 40]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(0, 500), st.floats(0, 5))
 def test_class_sizes_sum_up_and_leave_no_class_empty(classes: int, more: int, skew: float) -> None:
     config = GenerateConfig(
@@ -327,6 +330,33 @@ def test_reddit_sim_has_about_the_class_sizes_of_reddit(real_data: Path) -> None
     true = np.sort(np.bincount(labels))[::-1]
     ours = class_sizes(PRESETS["reddit-sim"])
     assert np.mean(np.abs(np.log(ours / true))) < 0.25  # within a quarter, on average
+
+
+def test_a_preset_can_be_changed_and_scaled() -> None:
+    assert config_from("reddit-sim") == PRESETS["reddit-sim"]
+    assert config_from("reddit-sim", seed=3) == replace(PRESETS["reddit-sim"], seed=3)
+    tenth = config_from("reddit-sim", nodes=23_296, val=5)
+    assert tenth.edges == pytest.approx(1_160_692, rel=1e-3)
+    assert tenth.mean_degree == pytest.approx(PRESETS["reddit-sim"].mean_degree, rel=1e-3)
+    assert (tenth.train, tenth.val, tenth.test) == (15_240, 5, 5_533)
+    fields: dict[str, Any] = {"nodes": 3000, "edges": 20_000, "features": 24, "classes": 5}
+    assert config_from(**fields, class_skew=0.5) == SMALL
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "message"),
+    [
+        ("redit-sim", {}, "did you mean 'reddit-sim'"),
+        (None, {"nodes": 10}, "edges must be given to generate a graph without a preset"),
+        ("reddit-sim", {"nodes": "few"}, "nodes must be a whole number"),
+        ("reddit-sim", {"homophilly": 0.5}, "did you mean 'homophily'"),
+    ],
+)
+def test_a_preset_that_cannot_be_is_refused(
+    preset: str | None, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        config_from(preset, **changes)
 
 
 # --- What is wrong is said, and nothing is left behind ---------------------------------------

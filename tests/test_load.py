@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fastgcn
-from fastgcn import Graph, load, save
+from fastgcn import load, save
 from fastgcn.data import registry
 from fastgcn.data.load import detect
 from fastgcn.data.readers import READERS
@@ -155,6 +155,12 @@ def test_a_folder_in_two_formats_is_asked_about(tmp_path: Path) -> None:
     assert_same(load(folder, format="npz"), toy())
 
 
+@pytest.mark.parametrize("kind", [*NAMES_OF_FILES, "gnn-benchmark"])
+def test_a_format_that_is_not_there(tmp_path: Path, kind: str) -> None:
+    with pytest.raises((FormatError, MissingFileError), match=str(tmp_path / "FASTGCN_DATA")):
+        load(tmp_path / "FASTGCN_DATA", format=kind)
+
+
 def folder_with(*names: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         for name in names:
@@ -214,8 +220,10 @@ def test_tables_are_passed_on(tmp_path: Path) -> None:
         load(folder)
     (folder / "edges.csv").write_text("source,target\na,b\nb,c\n")
     graph = load(folder)
-    assert (graph.n_nodes, graph.n_edges, graph.n_features) == (3, 2, 1)
-    assert isinstance(graph, Graph)
+    assert (graph.n_nodes, graph.n_edges, graph.n_features, graph.name) == (3, 2, 1, "mine")
+    assert load(folder, directed=True, name="other").name == "other"
+    with pytest.raises(InputError, match=r"tables has no option 'lable'; did you mean 'label'\?"):
+        load(folder, lable="f")
     (folder / "edges.parquet").touch()
     with pytest.raises(InputError, match=r"has both edges.csv and edges.parquet"):
         load(folder)

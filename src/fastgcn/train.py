@@ -317,8 +317,10 @@ def make_loss(data: TrainingData, graph: Graph, config: TrainConfig) -> nn.Modul
     if graph.multilabel:
         if config.class_weight == "none":
             return nn.BCEWithLogitsLoss()
-        positive = labels.sum(dim=0).clamp(min=1)
-        return nn.BCEWithLogitsLoss(pos_weight=(len(labels) - positive) / positive)
+        positive = labels.sum(dim=0)
+        # A label that all nodes have, or none has, still weighs something.
+        ratio = (len(labels) - positive).clamp(min=1) / positive.clamp(min=1)
+        return nn.BCEWithLogitsLoss(pos_weight=ratio)
     if config.class_weight == "none":
         return nn.CrossEntropyLoss()
     counts = torch.bincount(labels, minlength=graph.n_classes).clamp(min=1)

@@ -58,13 +58,13 @@ def test_the_error_of_the_loss_falls_as_one_over_sqrt_t(distribution: Any) -> No
     """L_{t0,t1,t2} → L with t0 = t1 = t2 = t, the batch too being drawn with replacement.
 
     The root mean square error over 120 repetitions has a relative standard error of about
-    1/√240 = 6.5 %, so that the slope over t = 128, 512, 2048, 8192 on logarithmic axes has one
-    of 0.021. The band of 0.11 around −1/2 is over five of these: false alarms below 1e-6 in
-    each of the three cases, where errors are near normal.
+    1/√240 = 6.5 %, so that its slope over t = 512, 2048, 8192 on logarithmic axes has one of
+    0.065/1.96 = 0.033. The band of 0.17 around −1/2 is five of these: false alarms of 6e-7 in
+    each of the three cases, as far as errors are normal.
     """
     with torch.no_grad():
         truth = float(loss_of(full_blocks(ADJ, 2)))
-        rng, sizes, errors = torch.Generator().manual_seed(7), [128, 512, 2048, 8192], []
+        rng, sizes, errors = torch.Generator().manual_seed(7), [512, 2048, 8192], []
         for t in sizes:
             sampler = LayerSampler(ADJ, [t, t], distribution=distribution)
             losses = []
@@ -73,22 +73,23 @@ def test_the_error_of_the_loss_falls_as_one_over_sqrt_t(distribution: Any) -> No
                 losses.append(float(loss_of(sampler.sample(batch, rng))))
             errors.append(np.sqrt(np.mean((np.array(losses) - truth) ** 2)))
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
-    assert abs(slope + 0.5) < 0.11
-    assert errors[-1] < 0.05 * truth
+    assert abs(slope + 0.5) < 0.17
+    assert errors[-1] < 0.01 * truth
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_many_samples_reproduce_batched_gcn(distribution: Any) -> None:
-    """One draw of a million a layer: loss within 1 %, gradient within 3 %, of no sampling at all.
+    """One draw of a million a layer: loss within 0.3 %, gradient within 3 %, of no sampling.
 
-    At t = 8192 the loss is off by a few percent at most (see above), and errors fall as 1/√t:
-    eleven times smaller here.
+    At t = 8192 the loss is off by half a percent (see above), so here, eleven times less, by
+    0.05 %; the gradient, measured over other seeds, by 0.6 %. The tolerances are five times
+    as wide or more.
     """
     blocks = LayerSampler(ADJ, [10**6] * 2, distribution=distribution).sample(
         torch.arange(N), torch.Generator().manual_seed(8)
     )
     sampled, full = loss_of(blocks), loss_of(full_blocks(ADJ, 2))
-    assert float(sampled.detach()) == pytest.approx(float(full.detach()), rel=0.01)
+    assert float(sampled.detach()) == pytest.approx(float(full.detach()), rel=0.003)
     truth = gradient_of(full, MODEL)
     error = np.linalg.norm(gradient_of(sampled, MODEL) - truth)
     assert error < 0.03 * np.linalg.norm(truth)
@@ -142,7 +143,7 @@ def test_the_bias_of_the_gradient_vanishes_as_one_over_t() -> None:
     (block,) = full_blocks(adjacency, 1)
     ax = block.adj @ x[block.src]
     truth = gradient_of(LOSS(model([block], ax[block.src]), labels), model)
-    sizes = [12, 24, 48]
+    sizes = [8, 16, 32]
     biases = [np.linalg.norm(mean_gradient(model, adjacency, ax, labels, t) - truth) for t in sizes]
     slope = np.polyfit(np.log(sizes), np.log(biases), 1)[0]
     assert -1.15 < slope < -0.85

@@ -174,7 +174,70 @@ def import_(
     }
     given = {key: value for key, value in options.items() if value is not None}
     import_graph(source, nodes, edges, out, force=force, **given)
-    graph = open_store(out)
+    _report_store(open_store(out), out, json)
+
+
+def generate(
+    out: Annotated[Path, typer.Argument(help="Folder to write the store to.")],
+    preset: Annotated[
+        str | None, typer.Option(help="Start from reddit-sim or products-sim.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes.")] = None,
+    edges: Annotated[int | None, typer.Option(help="Undirected edges.")] = None,
+    features: Annotated[int | None, typer.Option(help="Features a node.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Classes.")] = None,
+    train: Annotated[int | None, typer.Option(help="Training nodes; 60 % if not said.")] = None,
+    val: Annotated[int | None, typer.Option(help="Validation nodes; 20 % if not said.")] = None,
+    test: Annotated[int | None, typer.Option(help="Test nodes; the rest if not said.")] = None,
+    homophily: Annotated[
+        float | None, typer.Option(help="Share of edges within a class, in expectation.")
+    ] = None,
+    signal: Annotated[
+        float | None, typer.Option(help="How far apart the classes' features are.")
+    ] = None,
+    exponent: Annotated[
+        float | None, typer.Option(help="Exponent of the degrees' power law.")
+    ] = None,
+    max_degree: Annotated[int | None, typer.Option(help="Largest degree aimed at.")] = None,
+    skew: Annotated[
+        float | None, typer.Option(help="How unequal classes are; 0 makes them equal.")
+    ] = None,
+    stray: Annotated[
+        float | None, typer.Option(help="Share of nodes with another class's edges.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="One seed, one graph.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the graph.")] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Generate a synthetic graph with communities and power-law degrees, straight to a store."""
+    from fastgcn.data.generate import generate as write
+    from fastgcn.data.generate_config import config_from
+    from fastgcn.data.store import open_store
+
+    fields = {
+        "nodes": nodes,
+        "edges": edges,
+        "features": features,
+        "classes": classes,
+        "train": train,
+        "val": val,
+        "test": test,
+        "homophily": homophily,
+        "feature_signal": signal,
+        "degree_exponent": exponent,
+        "max_degree": max_degree,
+        "class_skew": skew,
+        "stray": stray,
+        "seed": seed,
+        "name": name,
+    }
+    given = {key: value for key, value in fields.items() if value is not None}
+    write(config_from(preset, **given), out, force=force)
+    _report_store(open_store(out), out, json)
+
+
+def _report_store(graph: "Graph", out: Path, json: bool) -> None:
     if json:
         emit_json(
             {
@@ -189,8 +252,3 @@ def import_(
         )
     else:
         say(f"{graph}\nwritten to {out}; next: fastgcn info {out}")
-
-
-def generate() -> None:
-    """Generate a synthetic graph with communities and power-law degrees, straight to a store."""
-    raise InputError("not wired up yet")

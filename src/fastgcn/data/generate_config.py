@@ -2,12 +2,12 @@
 
 import math
 import operator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, nearest
 from fastgcn.types import FloatArray, IntArray
 
 _WHOLE_AT_LEAST = {
@@ -229,3 +229,37 @@ PRESETS: dict[str, GenerateConfig] = {
         stray=0.1,
     ),
 }
+
+
+def config_from(preset: str | None = None, **changes: Any) -> GenerateConfig:
+    """The named preset with some fields changed, or a config of `changes` alone.
+
+    Where `nodes` changes, the edges, the split and the top degree that are not given change
+    in proportion, so that a preset has small copies.
+
+    >>> config_from("reddit-sim", nodes=20_000).split
+    (13084, 2034, 4750)
+    """
+    unknown = sorted(set(changes) - {f.name for f in fields(GenerateConfig)})
+    if unknown:
+        known = [f.name for f in fields(GenerateConfig)]
+        raise InputError(f"a generated graph has no {unknown[0]!r}{nearest(unknown[0], known)}")
+    if preset is None:
+        missing = [f for f in ("nodes", "edges", "features", "classes") if f not in changes]
+        if missing:
+            raise InputError(
+                f"{missing[0]} must be given to generate a graph without a preset; "
+                f"presets are {', '.join(PRESETS)}"
+            )
+        return GenerateConfig(**changes)
+    if preset not in PRESETS:
+        raise InputError(
+            f"preset must be one of {', '.join(PRESETS)}, got {preset!r}{nearest(preset, PRESETS)}"
+        )
+    base = PRESETS[preset]
+    nodes = _whole(changes.get("nodes", base.nodes), "nodes", 2)
+    scaled = {
+        name: getattr(base, name) * nodes // base.nodes
+        for name in ("edges", "train", "val", "test", "max_degree")
+    }
+    return replace(base, **(scaled | changes))

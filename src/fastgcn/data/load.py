@@ -26,7 +26,7 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     * `graphsaint`, `reddit-fastgcn`, `reddit-dgl`, `gnn-benchmark`, `npz`, options `name`,
       `directed`;
     * `ogb`, options `name`, `split`, `directed`, `features`;
-    * `tables`, options those of `fastgcn.data.tables.read_tables`.
+    * `tables`, options those of `fastgcn.data.tables.import_tables`.
 
     Names are `digits`, which comes with the package; `cora`, `citeseer`, `pubmed`, which are
     fetched once; `reddit-sim`, `products-sim`, which are generated once; and those of the
@@ -34,6 +34,11 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
 
     With `split="random"` labelled nodes are split anew by `stratified_split`; `seed` and the
     shares `train`, `val`, `test` are passed on to it.
+
+    >>> load("digits")
+    Graph(digits: 1,797 nodes, 9,929 undirected edges, 64 features, 10 classes)
+    >>> len(load("digits", split="random", seed=1, train=0.5).split.train)
+    899
     """
     if not isinstance(name_or_path, str | os.PathLike) or not os.fspath(name_or_path):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
@@ -126,5 +131,5 @@ def _nothing_found(path: Path) -> str:
 
 
 def _looked_for() -> str:
-    formats = [f"{reader.FORMAT}: {reader.EXPECTS}" for reader in READERS]
-    return "; ".join(["looked for", f"store: {MANIFEST}", *formats]).replace("; ", " ", 1)
+    formats = {"store": MANIFEST} | {reader.FORMAT: reader.EXPECTS for reader in READERS}
+    return "looked for " + "; ".join(f"{name}: {files}" for name, files in formats.items())

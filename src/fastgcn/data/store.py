@@ -230,7 +230,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise MissingFileError(f"{folder} is not a fastgcn store: it has no {MANIFEST}") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise FormatError(f"{path} is not valid JSON: {error}") from None

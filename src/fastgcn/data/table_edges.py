@@ -105,9 +105,13 @@ class _EdgeReader:
         return weights
 
     def _bad_weight(self, batch: pa.RecordBatch, row: int) -> InputError:
-        source, target, weight = (batch.column(i)[row].as_py() for i in range(3))
+        columns = self._columns
+        source, target, weight = (
+            batch.column(name)[row].as_py()
+            for name in (columns.source, columns.target, columns.weight)
+        )
         got = "none" if weight is None else weight
         return InputError(
-            f"column {self._columns.weight!r} of {self._path} must hold finite numbers, none "
+            f"column {columns.weight!r} of {self._path} must hold finite numbers, none "
             f"negative, but the edge {source!r} → {target!r}, row {self.row + row + 1:,}, has {got}"
         )

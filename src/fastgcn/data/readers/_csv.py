@@ -12,7 +12,7 @@ from fastgcn.errors import FormatError
 from fastgcn.progress import progress
 from fastgcn.types import AnyArray
 
-_BLOCK = 1 << 24  # bytes parsed together: enough for every core, small beside the result
+_BLOCK = 1 << 22  # bytes parsed together: larger ones wait for their decompression
 
 
 def read_csv(path: Path, dtype: type[np.generic], n_rows: int | None = None) -> AnyArray:

@@ -56,7 +56,7 @@ def read_npz(path: Path, required: Iterable[str], optional: Iterable[str] = ()) 
         with ZipFile(path) as archive:
             there = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
             _has_all(path, required, there)
-            wanted = [name for name in required if name in there]
+            wanted = list(required)
             wanted += [name for name in optional if name in there and _plain(archive, there[name])]
             arrays: dict[str, Any] = {}
             total = sum(there[name].file_size for name in wanted)
@@ -64,7 +64,7 @@ def read_npz(path: Path, required: Iterable[str], optional: Iterable[str] = ()) 
                 for name in wanted:
                     arrays[name] = _read_member(archive, there[name], advance)
             return arrays
-    except (FormatError, FileNotFoundError):
+    except FormatError:
         raise
     except _UNREADABLE as error:
         raise FormatError(f"{path} cannot be read as a .npz file: {_reason(error)}") from None
@@ -146,10 +146,9 @@ def checked_compressed(
     """
     kind = csr_array if layout == "csr" else csc_array
     _check_kinds(path, parts)
+    sizes = _two_sizes(path, shape)
     try:
-        matrix = kind(
-            (parts["data"], parts["indices"], parts["indptr"]), shape=_two_sizes(path, shape)
-        )
+        matrix = kind((parts["data"], parts["indices"], parts["indptr"]), shape=sizes)
         matrix.check_format(full_check=True)
     except (ValueError, IndexError, OverflowError) as error:
         raise FormatError(f"{path} holds a sparse matrix that is not whole: {error}") from None
@@ -158,10 +157,9 @@ def checked_compressed(
 
 def _checked_coo(path: Path, shape: AnyArray, parts: Mapping[str, AnyArray]) -> coo_array:
     _check_kinds(path, parts)
+    sizes = _two_sizes(path, shape)
     try:
-        return coo_array(
-            (parts["data"], (parts["row"], parts["col"])), shape=_two_sizes(path, shape)
-        )
+        return coo_array((parts["data"], (parts["row"], parts["col"])), shape=sizes)
     except (ValueError, IndexError, OverflowError) as error:
         raise FormatError(f"{path} holds a sparse matrix that is not whole: {error}") from None
 
@@ -183,13 +181,12 @@ def _two_sizes(path: Path, shape: AnyArray) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def read_json(path: Path, kind: type) -> Any:
-    """The parsed file, an object (`dict`) or array (`list`) as asked."""
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds."""
     try:
         value = json.loads(path.read_bytes())
     except (ValueError, RecursionError, OSError) as error:
         raise FormatError(f"{path} cannot be read as JSON: {_reason(error)}") from None
-    if not isinstance(value, kind):
-        wanted = "an object" if kind is dict else "an array"
-        raise FormatError(f"{path} must hold {wanted}, got {type(value).__name__}")
+    if not isinstance(value, dict):
+        raise FormatError(f"{path} must hold an object, got {type(value).__name__}")
     return value

@@ -123,7 +123,7 @@ def _check_opcodes(content: bytes) -> None:
     remembered under; a damaged number would ask for all memory there is.
     """
     for opcode, argument, _ in pickletools.genops(content):
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > len(content):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument or 0) > len(content):
             raise ValueError(f"an object is remembered under the number {argument}")
 
 

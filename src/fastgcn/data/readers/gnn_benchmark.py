@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from fastgcn.data.readers._build import build, edges_of, square
 from fastgcn.data.readers._files import checked_compressed, read_npz
-from fastgcn.errors import FormatError
+from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.graph import Graph
 
 FORMAT = "gnn-benchmark"
@@ -27,6 +27,8 @@ def read(path: Path, *, name: str | None = None, directed: bool | None = False) 
     `directed=False`, the default, makes of them. Entries of the adjacency matrix are edges
     whatever their value.
     """
+    if not path.is_file():
+        raise MissingFileError(f"{path} is no file; {FORMAT} expects {EXPECTS}")
     optional = [f"{what}_{part}" for what in ("attr", "labels") for part in _PARTS]
     # Class names are plain text in some files and pickled objects, which are skipped, in others.
     # The names of nodes and attributes are always such objects.

@@ -12,8 +12,9 @@ import numpy as np
 from fastgcn.data.readers._build import Edges, build, identity, labels_of
 from fastgcn.data.readers._files import need, read_json, read_npy
 from fastgcn.data.readers._options import choice
-from fastgcn.errors import FormatError, InputError
+from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph import Graph, Split
+from fastgcn.progress import progress
 from fastgcn.types import FloatArray, IntArray
 
 FORMAT = "graphsage"
@@ -57,16 +58,23 @@ def read(
     graph_file, rows_file, classes_file = need(
         folder, prefix + _GRAPH, prefix + _ROWS, prefix + _CLASSES
     )
-    rows = _rows(rows_file)
-    graph = _node_link(graph_file)
-    node_rows = _node_rows(graph["nodes"], rows, graph_file)
+    with progress(f"Reading {prefix}", 4, "steps") as advance:
+        rows = _rows(rows_file)
+        advance(1)
+        graph = _node_link(graph_file)
+        advance(1)
+        node_rows = _node_rows(graph["nodes"], rows, graph_file)
+        edges = _edges(graph, node_rows, links, graph_file)
+        advance(1)
+        labels = labels_of(read_json(classes_file), rows, len(rows), classes_file)
+        advance(1)
     return build(
         graph_file,
-        _edges(graph, node_rows, links, graph_file),
+        edges,
         n=len(rows),
         directed=bool(graph.get("directed", False)) if directed is None else directed,
         features=_features(folder / f"{prefix}-feats.npy", graph["nodes"], node_rows, len(rows)),
-        labels=labels_of(read_json(classes_file, dict), rows, len(rows), classes_file),
+        labels=labels,
         split=_split(graph["nodes"], node_rows),
         node_ids=_own_ids(graph["nodes"], rows),
         name=name or prefix,
@@ -82,6 +90,8 @@ def _prefixes(path: Path) -> list[str]:
 
 def _choose(path: Path, prefix: str | None) -> str:
     prefixes = _prefixes(path)
+    if not prefixes:
+        raise MissingFileError(f"{path} has no files {EXPECTS}")
     if prefix is None and len(prefixes) > 1:
         raise InputError(
             f"{path} holds several data sets: pass prefix= one of {', '.join(prefixes)}"
@@ -93,7 +103,7 @@ def _choose(path: Path, prefix: str | None) -> str:
 
 def _rows(path: Path) -> dict[str, int]:
     """Node id, as text, → row of the features; the rows are 0..n-1."""
-    rows: dict[str, int] = read_json(path, dict)
+    rows: dict[str, int] = read_json(path)
     if not all(isinstance(row, int) for row in rows.values()) or sorted(rows.values()) != list(
         range(len(rows))
     ):
@@ -102,7 +112,7 @@ def _rows(path: Path) -> dict[str, int]:
 
 
 def _node_link(path: Path) -> dict[str, Any]:
-    graph: dict[str, Any] = read_json(path, dict)
+    graph: dict[str, Any] = read_json(path)
     if "links" not in graph and "edges" in graph:  # networkx 3.4 and later
         graph["links"] = graph.pop("edges")
     for key in ("nodes", "links"):

@@ -35,8 +35,8 @@ def read(path: Path, *, name: str | None = None, directed: bool | None = None) -
         n=n,
         directed=directed,
         features=read_npy(features_file),
-        labels=labels_of(read_json(classes_file, dict), rows, n, classes_file),
-        split=_split(read_json(role_file, dict), role_file),
+        labels=labels_of(read_json(classes_file), rows, n, classes_file),
+        split=_split(read_json(role_file), role_file),
         name=name,
     )
 

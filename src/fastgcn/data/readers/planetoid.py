@@ -14,7 +14,7 @@ from fastgcn.data.readers._build import Edges, build
 from fastgcn.data.readers._files import need
 from fastgcn.data.readers._options import choice
 from fastgcn.data.readers._unpickle import adjacency_lists, array, matrix, read_record
-from fastgcn.errors import FormatError, InputError, nearest
+from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph import Graph, Split
 from fastgcn.types import BoolArray, IntArray
 
@@ -78,13 +78,15 @@ def _names(path: Path) -> list[str]:
 
 def _choose(path: Path, name: str | None) -> str:
     names = _names(path)
+    if not names:
+        raise MissingFileError(f"{path} has no files {EXPECTS}")
     if name is None and len(names) == 1:
         return names[0]
     if name is None:
         raise InputError(f"{path} holds several data sets: pass name= one of {', '.join(names)}")
     if name not in names:
         raise InputError(
-            f"{path} holds {', '.join(names) or 'no data set'}, not {name!r}{nearest(name, names)}"
+            f"{path} holds {', '.join(names)}, not {name!r}{nearest(str(name), names)}"
         )
     return name
 

@@ -32,7 +32,7 @@ def read(path: Path, *, name: str | None = None, directed: bool | None = False) 
     data_file, adjacency_file = need(path, _DATA, _ADJACENCY)
     adjacency = square(read_sparse(adjacency_file), adjacency_file)
     n = adjacency.shape[0]
-    keys = [f"{prefix}{part}{suffix}" for part in _PARTS for prefix, suffix in _ENDS]
+    keys = [key for part in _PARTS for key in (f"{part}_index", f"y_{part}")]
     data = read_npz(data_file, ("feats", *keys))
     labels, split = _labels_and_split(data, n, data_file)
     return build(
@@ -45,9 +45,6 @@ def read(path: Path, *, name: str | None = None, directed: bool | None = False) 
         split=split,
         name=name or path.resolve().name,
     )
-
-
-_ENDS = (("", "_index"), ("y_", ""))
 
 
 def _labels_and_split(data: dict[str, Any], n: int, path: Path) -> tuple[IntArray, Split]:

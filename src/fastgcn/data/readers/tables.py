@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from fastgcn.data.readers._build import default_name
 from fastgcn.data.readers._options import check_options
 from fastgcn.errors import InputError, MissingFileError
 from fastgcn.graph import Graph
@@ -18,11 +19,17 @@ def matches(path: Path) -> bool:
 
 
 def read(path: Path, **options: Any) -> Graph:
-    """The options are those of `fastgcn.data.tables.read_tables`."""
-    from fastgcn.data.tables import read_tables
+    """The options are those of `fastgcn.data.tables.import_tables`."""
+    from fastgcn.data.tables import import_tables, read_tables
 
-    check_options(read_tables, options, FORMAT)
-    return read_tables(_one(path, "nodes"), _one(path, "edges"), **options)
+    check_options(import_tables, options, FORMAT)
+    options["name"] = options.get("name") or default_name(path)
+    return read_tables(*table_files(path), **options)
+
+
+def table_files(path: Path) -> tuple[Path, Path]:
+    """The node table and the edge table of a folder that has one of each."""
+    return _one(path, "nodes"), _one(path, "edges")
 
 
 def _found(path: Path, table: str) -> list[Path]:
