@@ -27,9 +27,12 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Each script prints one JSON object a line; the lines are kept.
 bench: setup
-	$(BIN)/python benchmarks/bench_import.py
-	$(BIN)/python benchmarks/bench_generate.py
+	mkdir -p results
+	$(BIN)/python benchmarks/bench_import.py | tee -a results/import.jsonl
+	$(BIN)/python benchmarks/bench_generate.py | tee -a results/generate.jsonl
+	$(BIN)/fastgcn bench accuracy
 
 test-gpu: setup
 	$(BIN)/python -m pytest -m gpu

@@ -11,8 +11,6 @@ free, and is left as it was.
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgcn._version import __version__
+from fastgcn.bench.results import provenance
 from fastgcn.data.generate_config import PRESETS, GenerateConfig
 
 # 2.1 million rows of Reddit's 602 float32 features: 5.06 GB.
@@ -93,8 +91,7 @@ def fresh(step: str, name: str, folder: Path) -> dict[str, float]:
 
 
 def report(**fields: Any) -> None:
-    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "fastgcn": __version__}
-    print(json.dumps(fields | machine), flush=True)
+    print(json.dumps(fields | {"where": provenance()}), flush=True)
 
 
 def run(name: str, folder: Path) -> None:

@@ -133,7 +133,9 @@ def test_evaluate_is_what_training_reported(digits_run: Path, capfd: Capture) ->
     run = fastgcn.Run.load(digits_run)
     scores = json.loads(run_cli(capfd, "evaluate", digits_run, "--json").out)
     assert scores["micro_f1"] == pytest.approx(run.metrics["test_micro_f1"])
-    val = json.loads(run_cli(capfd, "evaluate", digits_run, "digits", "--part", "val", "--json").out)
+    val = json.loads(
+        run_cli(capfd, "evaluate", digits_run, "digits", "--part", "val", "--json").out
+    )
     assert val["micro_f1"] == pytest.approx(run.metrics["val_micro_f1"])
     assert "precision" in run_cli(capfd, "evaluate", digits_run).out
 
@@ -198,7 +200,10 @@ def test_resume_of_a_finished_run_reports_it(digits_run: Path, capfd: Capture) -
         (["train", "digits", "--resume", "x"], "give either DATA"),
         (["train", "--resume", "nowhere"], "nowhere is not a run"),
         (["train", "digits", "--hidden", "x"], "--hidden must be a whole number"),
-        (["train", "digits", "--set", "epoch=3"], "unknown setting 'epoch'; did you mean 'epochs'?"),
+        (
+            ["train", "digits", "--set", "epoch=3"],
+            "unknown setting 'epoch'; did you mean 'epochs'?",
+        ),
         (["train", "digits", "--set", "epochs"], "--set takes KEY=VALUE"),
         (["train", "digits", "--method", "fastgnc"], "did you mean 'fastgcn'?"),
         (["train", "digits", "--preset", "papre"], "did you mean 'paper'?"),

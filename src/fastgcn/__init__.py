@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         paper_reddit,
     )
     from fastgcn.csr import Cleaning
+    from fastgcn.data.generate import generate
+    from fastgcn.data.generate_config import GenerateConfig
     from fastgcn.data.layout import fingerprint
     from fastgcn.data.load import load
     from fastgcn.data.store import open_store, save
@@ -39,6 +41,8 @@ _HOME = {
     "save": "fastgcn.data.store",
     "open_store": "fastgcn.data.store",
     "fingerprint": "fastgcn.data.layout",
+    "generate": "fastgcn.data.generate",
+    "GenerateConfig": "fastgcn.data.generate_config",
     "Graph": "fastgcn.graph",
     "Split": "fastgcn.graph",
     "Cleaning": "fastgcn.csr",
@@ -73,6 +77,8 @@ __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
     "save",
     "open_store",
     "fingerprint",
+    "generate",
+    "GenerateConfig",
     "Graph",
     "Split",
     "Cleaning",

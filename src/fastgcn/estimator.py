@@ -95,8 +95,9 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
     def fit(self, X: Any, y: Any = None) -> "FastGCNClassifier":
         """Train on the training part of a graph X, or on the nodes X of the graph `self.graph`.
 
-        `y` labels the nodes X, by class name or class id, in place of the graph's own labels;
-        `predict` then answers in the terms of `y`.
+        `y` labels the nodes X, by class name or class id, and `predict` then answers in the
+        terms of `y`. Where it differs from the graph's own labels there is no validation, and
+        the last weights are kept.
         """
         graph = self._training_graph(X, y)
         settings = self.get_params(deep=False)
@@ -189,11 +190,12 @@ def _class_ids(graph: Graph, y: Any, k: int) -> IntArray | BoolArray:
 
 
 def _relabelled(graph: Graph, nodes: IntArray, labels: IntArray | BoolArray) -> Graph:
-    """The graph with `labels` for `nodes`; itself where they are what it has."""
+    """The graph with `labels` for `nodes`; itself where they are what it has.
+
+    Otherwise without a split: the labels of its validation nodes may mean something else.
+    """
     own = graph.labels
     if own is None:
-        # Nothing is known of the validation nodes, so none can choose the weights.
-        graph = graph.with_split(Split())
         filler = -1 if labels.ndim == 1 else False
         own = np.full((graph.n_nodes, *labels.shape[1:]), filler, dtype=labels.dtype)
     elif own.shape[1:] != labels.shape[1:]:
@@ -205,4 +207,4 @@ def _relabelled(graph: Graph, nodes: IntArray, labels: IntArray | BoolArray) -> 
         return graph
     changed = own.copy()
     changed[nodes] = labels
-    return replace(graph, labels=changed, stored_fingerprint=None, source=None)
+    return replace(graph, labels=changed, split=Split(), stored_fingerprint=None, source=None)

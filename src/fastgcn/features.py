@@ -4,6 +4,8 @@ Dense, memory-mapped and sparse features look the same from here; only the rows 
 ever read.
 """
 
+from typing import cast
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -51,7 +53,7 @@ class FeatureRows:
             (rows.values * scales[place], place, rows.indptr), (shape[0], len(columns))
         )
         product = matrix @ part
-        return np.asarray(product.toarray() if isinstance(product, csr_array) else product)
+        return cast(FloatArray, product.toarray() if isinstance(product, csr_array) else product)
 
     def _rows(self, ids: IntArray) -> FloatArray | csr_array:
         return self.features[ids if self.nodes is None else self.nodes[ids]]

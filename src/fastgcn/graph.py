@@ -117,9 +117,9 @@ class Graph:
         This is what lets a store larger than memory open at once.
         """
         graph = object.__new__(cls)
-        defaults = {"labels": None, "node_ids": None, "class_names": None, "name": "graph"}
-        defaults |= {"cleaned": Cleaning(), "stored_fingerprint": None, "source": None}
-        defaults["split"] = Split()
+        optional = ("labels", "node_ids", "class_names", "stored_fingerprint", "source")
+        defaults: dict[str, Any] = dict.fromkeys(optional)
+        defaults |= {"name": "graph", "cleaned": Cleaning(), "split": Split()}
         for name, value in (defaults | fields).items():
             graph._set(name, value)
         return graph

@@ -109,14 +109,14 @@ class _JoinedFeatures:
 
 
 def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:
-    """Own ids of edge ends as node numbers: old nodes first, then the new ones."""
-    wanted = [end.item() if isinstance(end, np.generic) else end for end in ends]
-    places = {own: graph.n_nodes + i for i, own in enumerate(new_ids)}
-    places |= old_positions(graph, {end for end in wanted if end not in places})
-    unknown = [end for end in wanted if end not in places]
+    """Own ids of edge ends as node numbers, matched as they are written: old ones, then new."""
+    written = dict.fromkeys(str(end) for end in ends)
+    places = old_positions(graph, written)
+    places |= {str(own): graph.n_nodes + i for i, own in enumerate(new_ids)}
+    unknown = [end for end in written if end not in places]
     if unknown:
         raise InputError(
             f"the new edges name {unknown[0]!r}, which is neither a new node nor a node of "
-            f"{graph.name} ({len(set(unknown)):,} such ids)"
+            f"{graph.name} ({len(unknown):,} such ids)"
         )
-    return np.array([places[end] for end in wanted], dtype=np.int64)
+    return np.array([places[str(end)] for end in ends], dtype=np.int64)

@@ -54,7 +54,7 @@ def generate(
         config: what the graph shall be like; `PRESETS` has two.
         out: the store's folder; must not exist unless `force` is given.
         force: replace a store that is there.
-        memory: bytes that edges and features may take at a time, beside some 150 bytes a node.
+        memory: bytes that edges and features may take at a time, beside some 200 bytes a node.
         threads: how many cores to use; None means all.
     """
     if memory < _LEAST_MEMORY:

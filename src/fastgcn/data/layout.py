@@ -146,12 +146,12 @@ def npy_sha256(array: AnyArray) -> str:
     """The SHA-256 of the file that `numpy.save` makes of `array`."""
     digest = hashlib.sha256(npy_header(array.dtype, array.shape))
     for part in raw_bytes(array):
-        digest.update(part)
+        digest.update(part.data)
     return digest.hexdigest()
 
 
-def raw_bytes(array: AnyArray, chunk: int = 1 << 26) -> Iterator[memoryview]:
-    """The array's bytes in C order, in pieces of at most `chunk` bytes."""
+def raw_bytes(array: AnyArray, chunk: int = 1 << 26) -> Iterator[AnyArray]:
+    """The array's bytes in C order, as uint8 pieces of at most `chunk`."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, flat.size, chunk):
-        yield memoryview(flat[start : start + chunk])
+        yield flat[start : start + chunk]

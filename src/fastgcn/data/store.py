@@ -89,7 +89,7 @@ class StoreWriter:
         with self.path(name).open("wb") as file:
             file.write(npy_header(array.dtype, array.shape))
             for part in raw_bytes(array):
-                file.write(part)
+                file.write(part.data)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> AnyArray:
         """A writable memory map to be filled in; its space is reserved at once.

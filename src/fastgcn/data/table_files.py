@@ -44,10 +44,10 @@ class Table:
         with _translated(path, []):
             schema = self._csv_schema() if self.is_csv else self._parquet_schema()
             names = schema.names
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise FormatError(f"{path} must name each column once, but has {twice!r} twice")
         self.types: dict[str, Any] = dict(zip(names, schema.types, strict=True))
+        if len(self.types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise FormatError(f"{path} must name each column once, but has {twice!r} twice")
 
     def require(self, name: str, what: str) -> str:
         """`name`, unless there is no such column, which is needed for `what`."""
@@ -60,7 +60,9 @@ class Table:
 
     def optional(self, name: str, default: str, what: str) -> str | None:
         """As `require`, but None where the default name is not there."""
-        return None if name == default not in self.types else self.require(name, what)
+        if name == default and name not in self.types:
+            return None
+        return self.require(name, what)
 
     def batches(
         self, columns: Mapping[str, pa.DataType], *, rows: int = 1 << 16

@@ -95,7 +95,18 @@ def import_tables(
             n_classes=len(found.class_names),
             class_names=found.class_names or None,
             cleaned=cleaned,
-            provenance={"nodes": node_table.path.name, "edges": edge_table.path.name},
+            provenance={
+                "nodes": node_table.path.name,
+                "edges": edge_table.path.name,
+                # New nodes come in tables with these columns.
+                "columns": {
+                    "id": id,
+                    "features": found.feature_columns,
+                    "source": source,
+                    "target": target,
+                    "weight": weight,
+                },
+            },
         )
 
 
