@@ -145,12 +145,8 @@ def test_presets_are_the_papers(preset: Any, hidden: int, batch_size: int, sampl
     assert config.replacement
     assert config.correct_weights
     assert not config.bias
-
-
-def test_weight_decay_is_the_authors() -> None:
-    assert paper_cora().weight_decay == paper_pubmed().weight_decay == 5e-4
-    assert paper_reddit().weight_decay == 1e-4
-    assert paper_reddit().weight_decay_on == "first"
+    assert config.weight_decay == 0
+    assert config.feature_scaling == "none"
 
 
 def test_authors_code_departs_from_the_paper_where_their_program_does() -> None:
@@ -161,9 +157,15 @@ def test_authors_code_departs_from_the_paper_where_their_program_does() -> None:
         "neighbors_only": True,
         "correct_weights": False,
         "drop_last": True,
+        "weight_decay": 5e-4,
+        "feature_scaling": "row",
+        "early_stopping": "authors",
+        "epochs": 200,
         "evaluation_graph": "joined",
     }
+    assert theirs["weight_decay_on"] == "first"
     assert authors_code() == authors_code(paper_cora())
+    assert authors_code(paper_reddit()).weight_decay == 1e-4
 
 
 def test_presets_by_the_name_of_the_data() -> None:

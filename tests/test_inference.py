@@ -134,11 +134,12 @@ def test_the_default_embedding_is_the_last_hidden_layer() -> None:
     assert embed(model, graph).shape == (60, 4)
 
 
-class CountingRows:
-    """A row source that remembers which rows it was asked for."""
+class Counting:
+    """Rows of Â and of X that remember which of them were asked for."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, features: FloatArray) -> None:
         self.source, self.asked = GraphRows(graph.csr, "symmetric"), set[int]()
+        self._features, self.features_read = FeatureRows(features), set[int]()
 
     @property
     def n(self) -> int:
@@ -148,6 +149,10 @@ class CountingRows:
         self.asked |= set(nodes.tolist())
         return self.source.rows(nodes)
 
+    def features(self, ids: IntArray) -> FloatArray:
+        self.features_read |= set(ids.tolist())
+        return self._features(ids)
+
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_only_what_the_nodes_need_is_computed(layers: int) -> None:
@@ -155,13 +160,14 @@ def test_only_what_the_nodes_need_is_computed(layers: int) -> None:
     path = Graph.from_edges(range(19), range(1, 20), features=np.ones((20, 2)))
     model = GCN([2, *[3] * (layers - 1), 2])
     features = np.full((20, 2), np.nan, dtype=np.float32)
-    features[max(0, 10 - layers) : 10 + layers + 1] = 1
-    source = CountingRows(path)
-    got = full_forward(model, source, FeatureRows(features), np.array([10]))
+    features[10 - layers : 10 + layers + 1] = 1
+    counting = Counting(path, features)
+    got = full_forward(model, counting, counting.features, np.array([10]))
     assert torch.isfinite(got).all()
-    assert source.asked == set(range(10 - layers + 1, 10 + layers))
+    assert counting.asked == set(range(10 - layers + 1, 10 + layers))
+    assert counting.features_read == set(range(10 - layers, 10 + layers + 1))
     features[10 - layers] = np.nan
-    poisoned = full_forward(model, source, FeatureRows(features), np.array([10]))
+    poisoned = full_forward(model, counting, counting.features, np.array([10]))
     assert torch.isnan(poisoned).all(), "the features M hops away must be read"
 
 

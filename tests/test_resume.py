@@ -4,6 +4,7 @@ A helper process imports torch once and forks a worker for each session of a run
 session costs milliseconds; the workers die by real signals.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -100,7 +101,6 @@ for line in sys.stdin:
     os.write(1, f"end {status}\\n".encode())
 '''
 
-EPOCHS = 60
 FILES = {"config.json", "metrics.jsonl", "model.safetensors", "result.json", "state.safetensors"}
 
 
@@ -108,13 +108,13 @@ class Helper:
     """The process that forks workers."""
 
     def __init__(self) -> None:
-        root = str(Path(__file__).parents[1])
+        paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
         self.process = subprocess.Popen(
             [sys.executable, "-c", HELPER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+            env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         )
 
     def session(
@@ -139,7 +139,8 @@ class Helper:
         while True:
             if kill_after is not None and epochs == kill_after[0]:
                 time.sleep(kill_after[1])
-                _kill(pid)
+                with contextlib.suppress(ProcessLookupError):  # it may have finished first
+                    os.kill(pid, signal.SIGKILL)
                 kill_after = None
             kind, value = self._answer()
             if kind == "end":
@@ -160,13 +161,6 @@ class Helper:
         self.process.stdout.close()
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it finished first, and its status will say so
-
-
 @pytest.fixture(scope="module")
 def helper() -> Iterator[Helper]:
     helper = Helper()
@@ -175,10 +169,11 @@ def helper() -> Iterator[Helper]:
 
 
 CONFIGS = [
-    quick(epochs=EPOCHS, early_stopping="none"),
-    quick(epochs=EPOCHS, early_stopping="none", hidden=(8, 8), precompute=False, dropout=0.3),
-    quick(epochs=EPOCHS, early_stopping="none", distribution="optimal", bias=True, seed=5),
-    quick(epochs=500, early_stopping="patience", patience=50, inductive=False, drop_last=True),
+    # The best epoch lies 20 before the end, so that late accidents happen after it.
+    quick(epochs=500, patience=20, learning_rate=0.3, dropout=0.5),
+    quick(epochs=60, hidden=(8, 8), precompute=False, dropout=0.3),
+    quick(epochs=60, distribution="optimal", bias=True, weight_decay=1e-3, seed=5),
+    quick(epochs=500, patience=30, learning_rate=0.1, inductive=False, drop_last=True),
 ]
 
 
@@ -219,20 +214,23 @@ def test_twenty_random_kills(helper: Helper, references: list[Run], tmp_path: Pa
     assert rounds < 20, "hardly any kill met a living worker"
 
 
-# What one session writes: config, empty history, a state an epoch, then state, model and result.
-LAST = EPOCHS + 5
+# One session writes config, empty history, a state an epoch, then state, model and result; an
+# accident happens at one of these, or at an epoch, counted from the end where negative.
 ACCIDENTS = [
-    *(("die_in_write", number) for number in (1, 2, 3, 10, LAST - 2, LAST - 1, LAST)),
-    *(("die_before_rename", number) for number in (1, 2, 3, 10, LAST - 2, LAST - 1, LAST)),
-    *(("die_in_history", number) for number in (1, 2, 30, EPOCHS)),
+    *(("die_in_write", number) for number in (1, 2, 3, 10, -5, -3, -2, -1)),
+    *(("die_before_rename", number) for number in (1, 2, 3, 10, -5, -3, -2, -1)),
+    *(("die_in_history", number) for number in (1, 2, -10, -1)),
 ]
 
 
-@pytest.mark.parametrize("accident", ACCIDENTS, ids=str)
+@pytest.mark.parametrize(("kind", "number"), ACCIDENTS)
 def test_kills_at_the_worst_moments(
-    helper: Helper, references: list[Run], tmp_path: Path, accident: tuple[str, int]
+    helper: Helper, references: list[Run], tmp_path: Path, kind: str, number: int
 ) -> None:
-    folder = tmp_path / "run"
+    folder, count = tmp_path / "run", len(references[0].history)
+    if kind != "die_in_history":
+        count += 5
+    accident = kind, number if number > 0 else count + 1 + number
     status = helper.session(folder, CONFIGS[0], accident=accident)
     assert status == -signal.SIGKILL, "the accident must have happened"
     assert not (folder / "result.json").exists()
@@ -244,7 +242,7 @@ def test_an_interrupt_leaves_a_run_to_resume(
     helper: Helper, references: list[Run], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    for epoch in (1, 7, EPOCHS):
+    for epoch in (1, 7, CONFIGS[1].epochs):
         assert helper.session(folder, CONFIGS[1], accident=("interrupt", epoch)) == 130
         with pytest.raises(InputError, match="is not finished; continue it with: fastgcn train"):
             Run.load(folder)

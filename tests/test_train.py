@@ -184,7 +184,7 @@ def test_optimal_sampling_survives_rows_that_are_all_zero() -> None:
 
 def test_the_authors_program_judges_on_training_and_test_nodes() -> None:
     graph = communities()
-    run = fit(graph, authors_code(quick(epochs=5)))
+    run = fit(graph, authors_code(quick()).replace(epochs=5))
     joined = np.union1d(graph.split.train, graph.split.test)
     expected = evaluate(run, subgraph(graph, joined), "test")
     assert run.metrics["test_loss"] == pytest.approx(expected.loss, rel=1e-5)
@@ -193,10 +193,14 @@ def test_the_authors_program_judges_on_training_and_test_nodes() -> None:
 
 
 def test_the_weights_of_the_best_epoch_are_kept() -> None:
-    graph, settings = communities(), quick(epochs=40, learning_rate=0.1, early_stopping="none")
-    run = fit(graph, settings)
-    best = run.metrics["best_epoch"]
-    assert 1 < best < 40, "the example must not be trivial"
+    graph = communities()
+    for seed in range(20):  # the first seed that is not trivial
+        settings = quick(epochs=40, learning_rate=0.1, early_stopping="none", seed=seed)
+        run = fit(graph, settings)
+        best = run.metrics["best_epoch"]
+        if 1 < best < 40:
+            break
+    assert 1 < best < 40
     assert weights_of(run.model) == weights_of(fit(graph, settings.replace(epochs=best)).model)
     record = run.history[best - 1]
     assert record["epoch"] == best

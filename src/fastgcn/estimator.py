@@ -17,6 +17,7 @@ from fastgcn.runs import Run
 from fastgcn.train import fit
 from fastgcn.types import AnyArray, BoolArray, FloatArray, IntArray
 
+_DEFAULTS = TrainConfig()
 _NO_Y = "y must be None where X is a Graph, which has its own labels"
 
 
@@ -51,25 +52,25 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         self,
         graph: Graph | None = None,
         *,
-        hidden: int | tuple[int, ...] = 128,
-        samples: int | tuple[int, ...] = 400,
-        distribution: Distribution = "importance",
-        precompute: bool = True,
-        batch_size: int = 256,
-        epochs: int = 200,
-        learning_rate: float = 0.01,
-        weight_decay: float = 5e-4,
-        dropout: float = 0.0,
-        bias: bool = False,
-        early_stopping: EarlyStopping = "authors",
-        patience: int = 30,
-        inductive: bool = True,
-        normalization: Normalization = "symmetric",
-        feature_scaling: FeatureScaling = "none",
-        class_weight: Literal["none", "balanced"] = "none",
-        seed: int = 0,
-        device: str = "auto",
-        threads: int = 0,
+        hidden: int | tuple[int, ...] = _DEFAULTS.hidden,
+        samples: int | tuple[int, ...] = _DEFAULTS.samples,
+        distribution: Distribution = _DEFAULTS.distribution,
+        precompute: bool = _DEFAULTS.precompute,
+        batch_size: int = _DEFAULTS.batch_size,
+        epochs: int = _DEFAULTS.epochs,
+        learning_rate: float = _DEFAULTS.learning_rate,
+        weight_decay: float = _DEFAULTS.weight_decay,
+        dropout: float = _DEFAULTS.dropout,
+        bias: bool = _DEFAULTS.bias,
+        early_stopping: EarlyStopping = _DEFAULTS.early_stopping,
+        patience: int = _DEFAULTS.patience,
+        inductive: bool = _DEFAULTS.inductive,
+        normalization: Normalization = _DEFAULTS.normalization,
+        feature_scaling: FeatureScaling = _DEFAULTS.feature_scaling,
+        class_weight: Literal["none", "balanced"] = _DEFAULTS.class_weight,
+        seed: int = _DEFAULTS.seed,
+        device: str = _DEFAULTS.device,
+        threads: int = _DEFAULTS.threads,
     ) -> None:
         self.graph = graph
         self.hidden = hidden

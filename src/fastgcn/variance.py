@@ -142,18 +142,17 @@ def shared_variance(adj: Matrix, x: Any, q: Any, rows: int | RowIds, t: int) -> 
     >>> shared_variance(np.eye(2), x, q, [0], t=1), shared_variance(np.eye(2), x, q, [0, 1], t=1)
     (1.0, 0.0)
     """
-    matrix, x, e = _convolution(adj, x)
-    t, sizes = _count(t, "t"), _squared_rows(x)
+    matrix = _matrix(adj)
+    x, t = _values(x, matrix), _count(t, "t")
+    sizes, n = _squared_rows(x), len(x)
     if not isinstance(rows, int | np.integer):
         chosen = _row_ids(rows, matrix)
         mean = _column_sums(matrix[chosen]) / len(chosen)
-        truth = np.sum(e[chosen].mean(axis=0) ** 2)
-        return _not_negative((_over_q(mean**2 * sizes, q) - truth) / t)
-    s, n = _count(rows, "rows"), len(x)
-    mean = _column_sums(matrix) / n
+        return _not_negative((_over_q(mean**2 * sizes, q) - np.sum((mean @ x) ** 2)) / t)
+    s, e, mean = _count(rows, "rows"), matrix @ x, _column_sums(matrix) / n
     # Second moments of an average of s independent terms: |mean|² + (second moment − |mean|²)/s.
     second_moment = mean**2 + (_column_squares(matrix) / n - mean**2) / s
-    truth = np.sum(e.mean(axis=0) ** 2)
+    truth = np.sum((mean @ x) ** 2)
     choice_of_rows = (np.sum(e**2) / n - truth) / s
     drawn = _over_q(second_moment * sizes, q) - truth - choice_of_rows
     return _not_negative(choice_of_rows + drawn / t)
@@ -170,12 +169,12 @@ def row_variance(adj: Matrix, x: Any, q: Any, t: int, rows: RowIds | None = None
     >>> row_variance(np.eye(2), [1.0, 1.0], uniform_q(2), t=1)
     2.0
     """
-    matrix, x, e = _convolution(adj, x)
+    matrix = _matrix(adj)
+    x = _values(x, matrix)
     if rows is not None:
-        chosen = _row_ids(rows, matrix)
-        matrix, e = matrix[chosen], e[chosen]
+        matrix = matrix[_row_ids(rows, matrix)]
     drawn = _over_q(_column_squares(matrix) * _squared_rows(x), q)
-    return _not_negative((drawn - np.sum(e**2)) / _count(t, "t"))
+    return _not_negative((drawn - np.sum((matrix @ x) ** 2)) / _count(t, "t"))
 
 
 def _rest(e: FloatArray, s: int, t: int) -> float:

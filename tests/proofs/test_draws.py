@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from fastgcn import Graph, LayerSampler, normalize
 from fastgcn.samplers import draws
 from tests.proofs.enumeration import (
     ANY_RNG,
@@ -16,7 +17,7 @@ from tests.proofs.enumeration import (
     scripted,
 )
 
-DRAWS = 8_000
+DRAWS = 5_000
 Q = np.array([0.1, 0.45, 0.0, 0.15, 0.3])
 
 
@@ -33,18 +34,23 @@ def test_each_vertex_owns_an_interval_as_long_as_its_probability(scale: float) -
         assert (drawn.tolist(), counts.tolist()) == ([u], [2])
 
 
-def test_the_largest_point_draws_the_last_vertex_that_can_be() -> None:
-    """A point that rounds up to the total must not fall off the end."""
-    with scripted() as script:
-        script.points = [np.array([1.0])]
-        drawn, _ = draws.with_replacement(np.cumsum([0.5, 0.5]), 1, ANY_RNG)
-    assert drawn.tolist() == [1]
+def test_points_on_the_border_of_intervals() -> None:
+    """0 may be drawn, and must not lead to a first vertex of q = 0; nor a total to none at all."""
+    for q, point, vertex in (
+        ([0.0, 0.5, 0.5], 0.0, 1),
+        ([0.5, 0.0, 0.5], 0.5, 2),
+        ([0.5, 0.5], 1.0, 1),  # as a product that rounds up to the total
+    ):
+        with scripted() as script:
+            script.points = [np.array([point])]
+            drawn, _ = draws.with_replacement(np.cumsum(q), 1, ANY_RNG)
+        assert drawn.tolist() == [vertex]
 
 
 def test_successive_draws_have_their_probabilities() -> None:
     """Clocks in the order they ring draw from q over those left.
 
-    χ² of the 12 ordered pairs over 8,000 draws; false alarms: 1e-6.
+    χ² of the 12 ordered pairs over 5,000 draws; false alarms: 1e-6.
     """
     generator = torch.Generator().manual_seed(1)
     expected = {tuple(d.drawn.tolist()): d.probability for d in draws_without_replacement(Q, 2)}
@@ -57,7 +63,7 @@ def test_successive_draws_have_their_probabilities() -> None:
 
 
 def test_draws_with_replacement_have_their_probabilities() -> None:
-    """χ² of the pairs of vertices over 8,000 draws of two; false alarms: 1e-6."""
+    """χ² of the pairs of vertices over 5,000 draws of two; false alarms: 1e-6."""
     generator = torch.Generator().manual_seed(2)
     expected: dict[tuple[int, ...], float] = {}
     for draw in draws_with_replacement(Q, 2):
@@ -74,3 +80,27 @@ def test_draws_with_replacement_have_their_probabilities() -> None:
 def test_des_raj_weights_by_hand() -> None:
     """Probabilities 1/2 then 1/4: weights (2 + 1)/2 and (1/2 / 1/4 + 0)/2."""
     np.testing.assert_allclose(draws.raj_weights(np.array([0.5, 0.25])), [1.5, 1.0])
+
+
+@pytest.mark.parametrize("neighbors_only", [False, True])
+@pytest.mark.parametrize("replacement", [False, True])
+def test_nothing_to_draw_is_a_zero_block(neighbors_only: bool, replacement: bool) -> None:
+    """Rows that reach no column have the convolution zero, whatever was to be drawn."""
+    graph = Graph.from_edges([], [], features=np.zeros((3, 1)))
+    sampler = LayerSampler(
+        normalize(graph, self_loops=False),
+        [2, 2],
+        neighbors_only=neighbors_only,
+        replacement=replacement,
+    )
+    blocks = sampler.sample(torch.tensor([0, 2]), torch.Generator().manual_seed(0))
+    assert blocks[-1].dst.tolist() == [0, 2]
+    assert (blocks[-1].adj @ torch.ones(len(blocks[-1].src), 1)).tolist() == [[0], [0]]
+
+
+def test_a_point_at_the_very_end_draws_a_vertex_with_a_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(draws, "uniforms", lambda count, _: np.ones(count))
+    drawn, counts = draws.with_replacement(np.array([0.25, 1.0, 1.0]), 3, torch.Generator())
+    assert (drawn.tolist(), counts.tolist()) == ([1], [3])

@@ -81,7 +81,7 @@ def test_two_linear_layers_are_unbiased(
     """One draw a layer, without a nonlinearity between them: E[B₁B₀x] = ÂÂx."""
     sampler, q = make(
         graph,
-        [2, 2],
+        [1, 3],
         distribution=distribution,
         replacement=replacement,
         neighbors_only=neighbors_only,

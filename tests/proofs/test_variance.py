@@ -88,6 +88,7 @@ def test_row_variance_is_the_sum_over_rows(layer: Layer, rows: list[int] | None)
     assert close(variance.row_variance(*layer, 2, rows), exact)
 
 
+@settings(deadline=None)
 @given(layers(zeros=False), st.integers(1, 5), st.integers(1, 5))
 def test_the_formulas_as_printed(layer: Layer, s: int, t: int) -> None:
     """Eq. 6, 8 and 9 word for word: integrals are means over vertices, the kernel is nÂ."""
@@ -105,6 +106,7 @@ def test_the_formulas_as_printed(layer: Layer, s: int, t: int) -> None:
     assert close(variance.importance_variance(matrix, x, s, t), eq9)
 
 
+@settings(deadline=None)
 @given(layers(), st.integers(1, 5), st.integers(1, 5))
 def test_the_named_variances_are_cases_of_the_general_one(layer: Layer, s: int, t: int) -> None:
     matrix, x, _ = layer
@@ -118,6 +120,7 @@ def test_the_named_variances_are_cases_of_the_general_one(layer: Layer, s: int, 
         assert close(named(matrix, x, s, t), general)
 
 
+@settings(deadline=None)
 @given(layers(), st.integers(1, 5), st.integers(1, 5))
 def test_no_q_beats_theorem_3(layer: Layer, s: int, t: int) -> None:
     matrix, x, q = layer
@@ -127,6 +130,7 @@ def test_no_q_beats_theorem_3(layer: Layer, s: int, t: int) -> None:
     assert least <= variance.independent_variance(matrix, x, q, s, t)
 
 
+@settings(deadline=None)
 @given(layers(), st.lists(st.integers(0, 2), min_size=1, max_size=4))
 def test_no_q_beats_theorem_3_row_by_row(layer: Layer, rows: list[int]) -> None:
     """The same q, from the columns of the rows in question, is best for the rows' error."""
@@ -136,6 +140,7 @@ def test_no_q_beats_theorem_3_row_by_row(layer: Layer, rows: list[int]) -> None:
     assert least <= variance.row_variance(matrix, x, q, 3, rows) + CLOSE
 
 
+@settings(deadline=None)
 @given(layers(zeros=False))
 def test_importance_wins_exactly_where_large_columns_meet_large_x(layer: Layer) -> None:
     """Prop. 4 is below Prop. 2 if and only if c² and |x|² are positively correlated."""
@@ -174,6 +179,7 @@ def test_a_shared_draw_is_not_averaged_away() -> None:
     assert variance.shared_variance(adj, x, q, 10**6, t) == pytest.approx(everyone, rel=1e-4)
 
 
+@settings(deadline=None)
 @given(layers(), st.integers(1, 5))
 def test_one_row_has_nothing_to_share(layer: Layer, t: int) -> None:
     shared = variance.shared_variance(*layer, 1, t)

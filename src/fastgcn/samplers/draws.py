@@ -19,10 +19,10 @@ def with_replacement(
 
     `cumulative` (n,) holds the running sums of q, not necessarily normalised.
     """
-    points = uniforms(count, rng) * cumulative[-1]
-    # A product that rounds up to the total would point past the end.
-    drawn = np.minimum(np.searchsorted(cumulative, points, side="right"), len(cumulative) - 1)
-    return np.unique(drawn, return_counts=True)
+    total = cumulative[-1]
+    # A product that rounds up to the total would point past the last vertex that has a chance.
+    points = np.minimum(uniforms(count, rng) * total, np.nextafter(total, 0))
+    return np.unique(np.searchsorted(cumulative, points, side="right"), return_counts=True)
 
 
 def without_replacement(q: FloatArray, count: int, rng: Generator) -> IntArray:

@@ -78,10 +78,11 @@ class LayerSampler:
 
     def set_row_norms(self, row_norms: Sequence[FloatArray]) -> None:
         """|x(u)| for every vertex (n,), one array a sampled layer; `optimal` draws by them."""
-        if len(row_norms) != len(self.samples):
+        lengths = [len(norms) for norms in row_norms]
+        if lengths != [self.adjacency.n] * len(self.samples):
             raise InputError(
-                f"row_norms must have one array for each of the {len(self.samples)} sampled "
-                f"layers, got {len(row_norms)}"
+                f"row_norms must be {len(self.samples)} arrays, one for each sampled layer, of "
+                f"{self.adjacency.n} numbers, one a node, got arrays of {lengths}"
             )
         self._laws = [self._law(norms) for norms in row_norms]
 
@@ -118,14 +119,17 @@ class LayerSampler:
             weight = np.maximum(weight, 1e-6 * weight.max() * (self._norms > 0))
             if not weight.any():
                 weight = self._norms
-        q = weight / weight.sum()
+        total = weight.sum()
+        q = weight / total if total > 0 else weight  # Â without entries: nothing to draw
         return q, np.cumsum(q)
 
     def _draw(
         self, q: FloatArray, cumulative: FloatArray, t: int, rng: Generator
     ) -> tuple[IntArray, FloatArray]:
         """Positions drawn from q (renormalised if it does not sum to one) and their weights."""
-        total = cumulative[-1]
+        total = cumulative[-1] if len(cumulative) else 0.0
+        if total == 0:  # no row reaches a column: the convolution is zero, exactly
+            return np.empty(0, dtype=np.int64), np.empty(0)
         if self.replacement:
             drawn, counts = with_replacement(cumulative, t, rng)
             norm = total if self.correct_weights else 1.0

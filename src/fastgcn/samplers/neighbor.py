@@ -1,0 +1,54 @@
+"""`NeighborSampler`: a fixed number of neighbours for every row, as GraphSAGE samples."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from fastgcn.csr import CSR
+from fastgcn.kernels.neighbors import sample_neighbors
+from fastgcn.samplers.block import Block, distinct, sparse_matrix
+
+
+class NeighborSampler:
+    """k_l uniform neighbours of every row of layer l+1, averaged (Hamilton et al., 2017).
+
+    With `include_self` the mean is over the node and its sampled neighbours (GraphSAGE-GCN),
+    without over the neighbours alone (GraphSAGE-mean, which adds the node by itself). `src`
+    always holds `dst`, so that a layer finds a node's own row.
+
+    `fanouts` are k_l from the input up: the paper's S1 = 25, S2 = 10 are `[10, 25]`, 25
+    neighbours of every batch node, and 10 of each of those.
+    """
+
+    def __init__(self, csr: CSR, fanouts: Sequence[int], *, include_self: bool) -> None:
+        self.csr, self.fanouts, self.include_self = csr, tuple(fanouts), include_self
+
+    def sample(self, batch: Tensor, rng: Generator) -> list[Block]:
+        """The blocks of `batch`, from the input layer up."""
+        n = len(self.csr.indptr) - 1
+        blocks: list[Block] = []
+        dst = batch
+        for k in self.fanouts[::-1]:
+            rows = dst.numpy()
+            seed = int(torch.randint(2**62, (1,), generator=rng))
+            drawn = np.empty((len(rows), k), dtype=np.int64)
+            sample_neighbors(self.csr.indptr, self.csr.indices, rows, k, seed, drawn)
+            own = rows[:, None]
+            if self.include_self:
+                drawn = np.concatenate([own, drawn], axis=1)
+            there = drawn >= 0  # a row without neighbours has drawn none
+            found, place = distinct(
+                np.concatenate([rows, np.where(there, drawn, own).reshape(-1)]), n
+            )
+            adj = sparse_matrix(
+                np.arange(0, drawn.size + 1, drawn.shape[1]),
+                place[len(rows) :],
+                (there / np.maximum(there.sum(axis=1, keepdims=True), 1)).reshape(-1),
+                len(found),
+            )
+            src = torch.from_numpy(found.astype(np.int64, copy=False))
+            blocks.append(Block(dst, src, adj))
+            dst = src
+        return blocks[::-1]
