@@ -18,6 +18,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/fastgcn info digits
+	$(BIN)/fastgcn train digits --epochs 60
 
 test: setup
 	$(BIN)/python -m pytest -n 2

@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+# Tests run several at once, and torch's threads on tiny matrices would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 

@@ -187,6 +187,68 @@ def test_embed_in_every_format(digits_run: Path, tmp_path: Path, capfd: Capture)
     assert np.load(tmp_path / "l.npy").shape == (1797, 10)
 
 
+def _friends(folder: Path) -> None:
+    """Tables of 40 people in two camps, who know people of their own camp."""
+    rng = np.random.default_rng(0)
+    camps = np.arange(40) % 2
+    lines = [
+        f"p{i},{'ab'[camp]},{'train' if i < 24 else 'val' if i < 32 else 'test'},"
+        f"{camp + rng.normal(scale=0.3):.4f},{rng.normal():.4f}"
+        for i, camp in enumerate(camps)
+    ]
+    (folder / "people.csv").write_text("\n".join(["who,camp,split,height,mood", *lines]) + "\n")
+    pairs = [(i, j) for i in range(40) for j in rng.choice(np.flatnonzero(camps == i % 2), 3)]
+    (folder / "knows.csv").write_text("a,b\n" + "".join(f"p{i},p{j}\n" for i, j in pairs))
+
+
+def test_new_nodes_from_tables(tmp_path: Path, capfd: Capture) -> None:
+    _friends(tmp_path)
+    store, run = tmp_path / "store", tmp_path / "run"
+    columns = ["--id", "who", "--label", "camp", "--source", "a", "--target", "b"]
+    outcome = run_cli(
+        capfd, "import", "--nodes", tmp_path / "people.csv", "--edges", tmp_path / "knows.csv",
+        "--out", store, *columns,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    outcome = run_cli(
+        capfd, "train", store, "--samples", 20, "--hidden", 8, "--epochs", 60,
+        "--learning-rate", 0.05, "--run-dir", run,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    # Columns are found by their names, in any order.
+    (tmp_path / "new.csv").write_text("mood,who,height\n0.1,q1,1.1\n-0.2,q2,-0.1\n")
+    (tmp_path / "links.csv").write_text("a,b\nq1,p1\nq1,p3\nq2,p0\nq2,q1\n")
+    out = tmp_path / "p.csv"
+    new = ["--new-nodes", tmp_path / "new.csv", "--new-edges", tmp_path / "links.csv"]
+    outcome = run_cli(capfd, "predict", run, *new, "--out", out)
+    assert outcome.code == 0, outcome.err
+    table = pyarrow.csv.read_csv(out)
+    assert table["id"].to_pylist() == ["q1", "q2"]
+    graph = fastgcn.open_store(store)
+    expected = fastgcn.predict_new(
+        fastgcn.Run.load(run), graph, features=[[1.1, 0.1], [-0.1, -0.2]], node_ids=["q1", "q2"],
+        source=["q1", "q1", "q2", "q2"], target=["p1", "p3", "p0", "q1"],
+    )  # fmt: skip
+    np.testing.assert_allclose(table["p_a"].to_numpy(), expected[:, 0], rtol=1e-5)
+    assert table["prediction"].to_pylist()[0] == "b"
+
+    known = (tmp_path / "new.csv").read_text().replace("q2", "p2")
+    (tmp_path / "new.csv").write_text(known)
+    outcome = run_cli(capfd, "predict", run, *new, "--out", tmp_path / "again.csv")
+    assert outcome.code == 1
+    assert "names 'p2', which store has already" in outcome.err
+    assert not (tmp_path / "again.csv").exists()
+
+
+def test_tensorboard_events_on_request(tmp_path: Path, capfd: Capture) -> None:
+    outcome = run_cli(
+        capfd, "train", "digits", "--epochs", 2, "--hidden", 8, "--run-dir", tmp_path / "r",
+        "--tensorboard", tmp_path / "events",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    assert [f.name for f in (tmp_path / "events").iterdir() if "tfevents" in f.name]
+
+
 def test_resume_of_a_finished_run_reports_it(digits_run: Path, capfd: Capture) -> None:
     outcome = run_cli(capfd, "train", "--resume", digits_run, "--json")
     assert outcome.code == 0, outcome.err

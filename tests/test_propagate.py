@@ -68,7 +68,8 @@ def test_a_memory_map_holds_what_memory_holds(
     adjacency, rows = normalize(graph), FeatureRows(graph.features)
     whole = propagate(adjacency, rows)
     monkeypatch.setattr(fastgcn.propagation, "_CHUNK_BYTES", 100)
-    mapped = propagate(adjacency, rows, out=tmp_path / "propagated.f32")
+    with (tmp_path / "propagated.f32").open("w+b") as file:
+        mapped = propagate(adjacency, rows, out=file)
     assert isinstance(mapped, np.memmap)
     np.testing.assert_array_equal(mapped, whole)
     mapped.flush()

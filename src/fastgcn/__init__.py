@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fastgcn.data.load import load
     from fastgcn.data.store import open_store, save
     from fastgcn.errors import FastGCNError
+    from fastgcn.estimator import FastGCNClassifier
     from fastgcn.graph import Graph, Split
     from fastgcn.inference import embed, evaluate, predict
     from fastgcn.metrics import Metrics
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from fastgcn.propagation import propagate
     from fastgcn.runs import Run
     from fastgcn.samplers import Block, FullSampler, LayerSampler, Sampler
+    from fastgcn.tensorboard import TensorBoardLogger
     from fastgcn.train import fit, resume
 
 # Where each public name lives, in the order of the walk of the data.
@@ -68,6 +70,8 @@ _HOME = {
     "embed": "fastgcn.inference",
     "evaluate": "fastgcn.inference",
     "Metrics": "fastgcn.metrics",
+    "FastGCNClassifier": "fastgcn.estimator",
+    "TensorBoardLogger": "fastgcn.tensorboard",
     "FastGCNError": "fastgcn.errors",
 }
 
@@ -104,6 +108,8 @@ __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
     "embed",
     "evaluate",
     "Metrics",
+    "FastGCNClassifier",
+    "TensorBoardLogger",
     "FastGCNError",
 ]
 

@@ -45,7 +45,8 @@ class FeatureRows:
         if self.scaling == "none" and not isinstance(self.features, csr_array):
             # Straight from the feature matrix, which may be a memory map: nothing is gathered.
             columns = rows.indices if self.nodes is None else self.nodes[rows.indices]
-            return np.asarray(csr_array((rows.values, columns, rows.indptr), shape) @ self.features)
+            direct = csr_array((rows.values, columns, rows.indptr), shape) @ self.features
+            return cast(FloatArray, direct)
         columns, place = np.unique(rows.indices, return_inverse=True)
         part = self._rows(columns)
         scales = self._scales(part) if self.scaling == "row" else np.ones(len(columns), np.float32)
@@ -60,4 +61,6 @@ class FeatureRows:
 
     def _scales(self, rows: FloatArray | csr_array) -> FloatArray:
         sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
-        return np.divide(1, sums, out=np.zeros(len(sums), np.float32), where=sums > 0)
+        scales: FloatArray = np.zeros(len(sums), np.float32)
+        np.divide(1, sums, out=scales, where=sums > 0)
+        return scales

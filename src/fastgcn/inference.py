@@ -144,7 +144,7 @@ def full_forward(
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    with progress("Applying the network", sum(map(len, needed)), "rows") as advance:
+    with progress("Applying the network", sum(map(len, needed[:-1])), "rows") as advance:
         h: Tensor | None = None
         for number in range(layers):
             layer = model.convolutions[number]

@@ -7,6 +7,7 @@ from typing import IO
 import numpy as np
 
 from fastgcn.adjacency import RowSource
+from fastgcn.data.store import reserve
 from fastgcn.features import FeatureRows
 from fastgcn.progress import progress
 from fastgcn.types import FloatArray
@@ -16,18 +17,19 @@ _CHUNK_BYTES = 1 << 26
 
 
 def propagate(
-    adjacency: RowSource, features: FeatureRows, *, out: Path | IO[bytes] | None = None
+    adjacency: RowSource, features: FeatureRows, *, out: IO[bytes] | None = None
 ) -> FloatArray:
     """(n, F) float32: the rows of ÂX, computed in row chunks.
 
-    With `out`, the result is a memory map over that file (raw float32), of any size.
+    With `out`, the result is a memory map over that open file (raw float32), of any size.
     """
     shape = (adjacency.n, features.width)
     result: FloatArray
     if out is None:
         result = np.empty(shape, dtype=np.float32)
     else:
-        result = np.memmap(out, np.float32, "w+", shape=shape)
+        reserve(out, 4 * shape[0] * shape[1])
+        result = np.memmap(out, np.float32, "r+", shape=shape)
     step = max(1, _CHUNK_BYTES // max(4 * features.width, 1))
     with progress("Precomputing ÂX", adjacency.n, "nodes") as advance:
         for start in range(0, adjacency.n, step):

@@ -35,6 +35,7 @@ class GraphRows:
     def __init__(self, csr: CSR, normalization: str, joined: Joined | None = None) -> None:
         self.csr, self.normalization, self.joined = csr, normalization, joined
         self._old = len(csr.indptr) - 1
+        self._all_sums: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -73,6 +74,11 @@ class GraphRows:
 
     def _row_sums(self, nodes: IntArray) -> FloatArray:
         """(s,) float64: the row sums of A + I, enlarged if joined."""
+        if self.joined is None and 8 * len(nodes) > self._old and self._all_sums is None:
+            # So many are asked for that all of them are cheaper than finding out which.
+            self._all_sums = 1 + _sums(self.csr, np.arange(self._old))
+        if self._all_sums is not None:
+            return self._all_sums[nodes]
         distinct, inverse = np.unique(nodes, return_inverse=True)
         sums = np.ones(len(distinct))
         old = distinct < self._old

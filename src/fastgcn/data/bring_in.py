@@ -17,6 +17,7 @@ def import_graph(
     nodes: Path | None,
     edges: Path | None,
     out: Path,
+    /,  # tables have a column option of the name `source`
     *,
     force: bool = False,
     **options: Any,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -92,20 +92,13 @@ class StoreWriter:
                 file.write(part.data)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> AnyArray:
-        """A writable memory map to be filled in; its space is reserved at once.
-
-        Reserving turns a full disk into an error here; writing through a map over a file
-        with holes would end the process instead.
-        """
+        """A writable memory map to be filled in; its space is reserved at once."""
         header = npy_header(np.dtype(dtype), shape)
         size = len(header) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         with self.path(name).open("wb") as file:
             file.write(header)
             file.flush()
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
-                file.truncate(size)
+            reserve(file, size)
         if size == len(header):
             return np.empty(shape, dtype)
         return np.memmap(self.path(name), dtype, "r+", offset=len(header), shape=shape)
@@ -198,6 +191,18 @@ def save(
             cleaned=graph.cleaned,
             provenance=provenance,
         )
+
+
+def reserve(file: IO[bytes], size: int) -> None:
+    """Make an open file this long, with its space on the disk.
+
+    A full disk is then an error here; writing through a memory map over a file with holes
+    would end the process instead.
+    """
+    if hasattr(os, "posix_fallocate") and size > 0:
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.truncate(size)
 
 
 def is_store(folder: Path) -> bool:

@@ -8,7 +8,7 @@ from numba import njit, prange
 from fastgcn.types import IntArray
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="always")
 def _mix(z: Any) -> Any:
     """splitmix64's finaliser: a counter in, 64 well-mixed bits out."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -16,7 +16,7 @@ def _mix(z: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True, parallel=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, parallel=True)
 def sample_neighbors(
     indptr: IntArray, indices: IntArray, rows: IntArray, k: int, seed: int, out: IntArray
 ) -> None:
