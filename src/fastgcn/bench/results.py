@@ -24,15 +24,16 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._values: dict[str, Record] = {}
-        if path.exists():
-            for number, line in enumerate(path.read_text().splitlines(), 1):
-                try:
-                    record = json.loads(line)
-                    self._values[_name(record["key"])] = record["value"]
-                except (json.JSONDecodeError, KeyError, TypeError):
-                    # A kill can cut the last line; anything else is damage worth knowing of.
-                    if number < len(path.read_text().splitlines()):
-                        raise FormatError(f"{path}, line {number}, is not a result") from None
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()  # cut by a kill; the next result takes its place
+        self._length = sum(map(len, lines))
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+                self._values[_name(record["key"])] = record["value"]
+            except (ValueError, KeyError, TypeError):
+                raise FormatError(f"{path}, line {number}, is not a result") from None
 
     def get(self, key: Mapping[str, Any]) -> Record | None:
         return self._values.get(_name(key))
@@ -43,24 +44,18 @@ class Results:
         if found is not None:
             return found
         value = how()
-        line = json.dumps({"key": dict(key), "value": value, "where": provenance()})
+        line = json.dumps({"key": dict(key), "value": value, "where": provenance()}) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
-            if file.tell() and not _ends_with_newline(self.path):
-                file.write(b"\n")
-            file.write(line.encode() + b"\n")
+        with self.path.open("ab") as file:
+            file.truncate(self._length)
+            file.write(line.encode())
+        self._length += len(line.encode())
         self._values[_name(key)] = value
         return value
 
 
 def _name(key: Mapping[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
-
-
-def _ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
 
 
 @cache
