@@ -140,6 +140,24 @@ def test_evaluate_is_what_training_reported(digits_run: Path, capfd: Capture) ->
     assert "precision" in run_cli(capfd, "evaluate", digits_run).out
 
 
+def test_other_data_is_noted_and_other_classes_are_refused(
+    digits_run: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    outcome = run_cli(capfd, "evaluate", digits_run, "digits", "--split", "random", "--json")
+    assert outcome.code == 0, outcome.err
+    assert "is not the graph (or the split) that the run was trained on" in outcome.err
+    assert "Note" not in run_cli(capfd, "evaluate", digits_run, "digits").err
+    graph = fastgcn.load("digits")
+    renamed = fastgcn.Graph(
+        **{f: getattr(graph, f) for f in graph.__dataclass_fields__ if f != "class_names"},
+        class_names=["zero", *"123456789"],
+    )
+    fastgcn.save(renamed, tmp_path / "renamed")
+    outcome = run_cli(capfd, "evaluate", digits_run, tmp_path / "renamed")
+    assert outcome.code == 1
+    assert "class 0 is '0' in the run and 'zero' in the graph" in outcome.err
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_predict_writes_ids_classes_and_probabilities(
     digits_run: Path, tmp_path: Path, capfd: Capture, ending: str

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fastgcn import Graph, TrainConfig, fit, normalize, subgraph
+from fastgcn.machine import thread_count
 from fastgcn.runs import build_model
-from fastgcn.train import thread_count
 from fastgcn.training_data import label_tensor
 from tests.communities import communities, quick, with_only_training
 

@@ -9,7 +9,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from fastgcn import Graph, Split, fit, subgraph
-from fastgcn.train import Trainer, thread_count
+from fastgcn.machine import thread_count
+from fastgcn.train import Trainer
 from tests.communities import communities, quick, weights_of, with_only_training
 
 SETTINGS: list[dict[str, Any]] = [

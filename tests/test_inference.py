@@ -27,8 +27,8 @@ from fastgcn.adjacency import Rows
 from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows
 from fastgcn.inference import full_forward
+from fastgcn.machine import thread_count
 from fastgcn.rows import GraphRows
-from fastgcn.train import thread_count
 from fastgcn.types import FloatArray, IntArray
 from tests.communities import communities
 from tests.strategies import dense_adjacency, graphs, split_of

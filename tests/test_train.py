@@ -23,9 +23,11 @@ from fastgcn import (
     subgraph,
 )
 from fastgcn.errors import InputError
+from fastgcn.losses import make_loss
+from fastgcn.machine import thread_count
 from fastgcn.models import Dropout
 from fastgcn.stopping import should_stop
-from fastgcn.train import Trainer, make_loss, thread_count
+from fastgcn.train import Trainer
 from fastgcn.types import FloatArray
 from tests.communities import communities, quick, weights_of, with_only_training, without_times
 from tests.strategies import split_of

@@ -82,6 +82,11 @@ def evaluate(run_or_model: "Run | GCN", graph: Graph, nodes: Any) -> Metrics:
         raise InputError(f"{graph.name} has no labels to evaluate against")
     model = model_of(run_or_model)
     _check_classes(model, graph)
+    names = None if isinstance(run_or_model, GCN) else run_or_model.class_names
+    if names is not None and graph.class_names is not None and names != tuple(graph.class_names):
+        raise InputError(
+            f"the run's classes are not those of {graph.name}: {_first_difference(names, graph)}"
+        )
     if graph.labels.ndim == 1:
         ids = ids[graph.labels[ids] >= 0]
     if not ids.size:
@@ -111,6 +116,15 @@ def _check_classes(model: GCN, graph: Graph) -> None:
     # Class ids may leave out the last classes; a column a label cannot.
     if graph.n_classes > known or (graph.multilabel and graph.n_classes < known):
         raise InputError(f"the model knows {known} classes, {graph.name} has {graph.n_classes}")
+
+
+def _first_difference(names: Sequence[str], graph: Graph) -> str:
+    others = list(graph.class_names or ())
+    for number, name in enumerate(names):
+        if number >= len(others) or others[number] != name:
+            there = repr(others[number]) if number < len(others) else "missing"
+            return f"class {number} is {name!r} in the run and {there} in the graph"
+    return f"the graph has {others[len(names)]!r} besides"
 
 
 def model_of(run_or_model: "Run | GCN") -> GCN:

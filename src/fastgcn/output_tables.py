@@ -1,14 +1,12 @@
 """Predictions and embeddings as files: Parquet, CSV or npy, written beside and renamed."""
 
-import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastgcn.errors import InputError
+from fastgcn.replace_file import replace_file
 from fastgcn.types import AnyArray, FloatArray
 
 if TYPE_CHECKING:
@@ -47,26 +45,14 @@ def write_table(path: Path, columns: dict[str, Any]) -> None:
     if path.suffix not in writers:
         raise InputError(f"--out must end in .parquet or .csv, got {path.name!r}")
     table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
-    _beside(path, lambda temporary: writers[path.suffix](table, temporary))
+    replace_file(path, lambda temporary: writers[path.suffix](table, temporary))
 
 
 def write_array(path: Path, array: AnyArray) -> None:
     """An array to a .npy file."""
 
-    def save(temporary: str) -> None:
-        with Path(temporary).open("wb") as file:
+    def save(temporary: Path) -> None:
+        with temporary.open("wb") as file:
             np.save(file, array)
 
-    _beside(path, save)
-
-
-def _beside(path: Path, write: Callable[[str], Any]) -> None:
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} into")
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    os.close(handle)
-    try:
-        write(temporary)
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    replace_file(path, save)

@@ -15,6 +15,7 @@ from torch import Tensor
 from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.models import GCN
+from fastgcn.replace_file import write_bytes, write_text
 
 SCHEMA = 1
 
@@ -227,19 +228,3 @@ def _read_safetensors(
         if key not in metadata:
             raise FormatError(f"{path} is damaged: its metadata lacks {key}")
     return tensors, metadata
-
-
-def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace a file whole: a reader, or a kill, meets the old one or the new one."""
-    # Always the same name, so that what a kill leaves behind goes with the next write.
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import Graph
+from fastgcn.losses import make_loss
+from fastgcn.machine import choose_device, thread_count
 from fastgcn.runs import Checkpoint, Run, RunFolder, build_model
 from fastgcn.samplers import LayerSampler
 from fastgcn.samplers.block import sparse_matrix
 from fastgcn.stopping import best_epoch, should_stop
-from fastgcn.training_data import Judge, TrainingData, check_trainable, prepare
+from fastgcn.training_data import Judge, check_trainable, prepare
 from fastgcn.types import FloatArray
 
 OnEpoch = Callable[[dict[str, Any]], None]
@@ -309,39 +311,3 @@ def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
         folder.save_checkpoint(trainer.checkpoint())
         folder.finish(run)
     return run
-
-
-def make_loss(data: TrainingData, graph: Graph, config: TrainConfig) -> nn.Module:
-    """Cross entropy over classes, or for each label; `balanced` weighs classes by 1/frequency."""
-    labels = data.labels[data.batch_nodes]
-    if graph.multilabel:
-        if config.class_weight == "none":
-            return nn.BCEWithLogitsLoss()
-        positive = labels.sum(dim=0)
-        # A label that all nodes have, or none has, still weighs something.
-        ratio = (len(labels) - positive).clamp(min=1) / positive.clamp(min=1)
-        return nn.BCEWithLogitsLoss(pos_weight=ratio)
-    if config.class_weight == "none":
-        return nn.CrossEntropyLoss()
-    counts = torch.bincount(labels, minlength=graph.n_classes).clamp(min=1)
-    return nn.CrossEntropyLoss(weight=len(labels) / (graph.n_classes * counts.float()))
-
-
-def choose_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"device {name} was asked for, but there is no CUDA device here; use cpu")
-    return torch.device(name)
-
-
-@contextmanager
-def thread_count(threads: int) -> Iterator[None]:
-    """Run torch on so many threads; 0 means all that this process may use."""
-    before = torch.get_num_threads()
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    torch.set_num_threads(threads or allowed or 1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -31,6 +31,7 @@ OutFile = Annotated[Path, typer.Option("--out", help="File to write; its ending 
 def _open(
     run_path: Path, data: str | None, split: str | None, seed: int | None
 ) -> "tuple[Run, Graph]":
+    from fastgcn.data.layout import fingerprint
     from fastgcn.runs import Run
 
     run = Run.load(run_path)
@@ -38,6 +39,8 @@ def _open(
         graph = load_source(None if run.source is None else dict(run.source), run_path)
     else:
         graph = load_graph(data, split, seed)
+        if fingerprint(graph) != run.fingerprint:
+            say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
     return run, graph
 
 
