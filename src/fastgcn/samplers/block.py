@@ -52,8 +52,9 @@ def sparse_matrix(
 ) -> Tensor:
     """An (s, n_columns) sparse CSR tensor over the arrays given."""
     with warnings.catch_warnings():
-        # torch calls its CSR layout a beta feature once a process; the product we use is tested.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support", category=UserWarning)
+        # Once a process torch calls its CSR layout a beta feature, and some versions remark on
+        # unchecked invariants though told not to check; the product we use is tested.
+        warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)
         return torch.sparse_csr_tensor(
             torch.from_numpy(np.ascontiguousarray(indptr, dtype=np.int64)),
             torch.from_numpy(np.ascontiguousarray(columns, dtype=np.int64)),
