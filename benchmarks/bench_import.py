@@ -28,6 +28,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from scipy.sparse import coo_array
 
+from fastgcn.bench.results import provenance
 from fastgcn.data.tables import import_tables
 from fastgcn.types import IntArray
 
@@ -137,7 +138,8 @@ def main() -> None:
     for kind in options.kinds:
         result = measure(kind, options)
         result |= {"scipy_seconds": scipy, "ratio": result["seconds"] / scipy}
-        print(json.dumps({"bench": "import", "kind": kind, **settings, **result}), flush=True)
+        line = {"bench": "import", "kind": kind, **settings, **result, "where": provenance()}
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
