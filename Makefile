@@ -3,8 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Real data sets, where they are at hand; tests that need them skip otherwise.
-export FASTGCN_DATA ?= $(wildcard ../shared/data)
 
 .PHONY: setup demo test check bench test-gpu clean
 

@@ -1,5 +1,6 @@
 """Commands that bring graphs in and describe them: info, import, generate."""
 
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,11 +85,12 @@ def _show_facts(facts: dict[str, Any]) -> None:
         ("fingerprint", facts["fingerprint"][:16]),
     ]
     show_table(facts["name"], ("", ""), rows)
+    bins = list(dropwhile(lambda b: not b["nodes"], facts["degree_histogram"]))
     _show_bars(
         "Degrees",
         {
             str(b["from"]) if b["from"] == b["to"] else f"{b['from']:,}-{b['to']:,}": b["nodes"]
-            for b in facts["degree_histogram"]
+            for b in bins
         },
     )
     if facts["class_counts"]:

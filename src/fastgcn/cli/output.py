@@ -31,7 +31,13 @@ def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_header=any(head),
+    )
     for i, name in enumerate(head):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows:
