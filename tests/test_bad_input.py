@@ -85,7 +85,7 @@ OPTIONS = [
     (["--split", "public"], "--split of tables can only be random"),
     (["--seed", "1"], "--seed is the seed of --split random"),
     (["--memory", "lots"], "memory must be at least 1MB"),
-    (["--id", "label"], "'cat'"),
+    (["--id", "label"], "column 'id'"),
 ]
 
 
