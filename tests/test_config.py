@@ -25,9 +25,14 @@ BAD_VALUES = [
     (
         "normalization",
         "symetric",
-        "normalization must be one of symmetric, row, got 'symetric'; did you mean 'symmetric'?",
+        "normalization must be one of symmetric, row, neighbors, got 'symetric'; did you mean "
+        "'symmetric'?",
     ),
     ("feature_scaling", "column", "feature_scaling must be one of none, row, got 'column'"),
+    ("method", "graphsage", "method must be one of fastgcn, gcn, gcn-batched, graphsage-gcn"),
+    ("fanouts", (10, 0), "fanouts must be at least 1, got 0"),
+    ("fanouts", 10, "fanouts must be a list of numbers, got 10"),
+    ("fanouts", "10,25", "fanouts must be a whole number or a list of them, got '10,25'"),
     ("precompute", "yes", "precompute must be true or false, got 'yes'"),
     ("samples", 0, "samples must be at least 1, got 0"),
     ("samples", (10, 10), "samples must be one number or 1, one for each sampled layer"),
@@ -76,7 +81,9 @@ def test_every_field_has_a_bad_value_in_the_list_above() -> None:
 def test_unknown_settings_are_refused_with_the_nearest(build: Any) -> None:
     with pytest.raises(InputError, match="unknown setting 'learning_rat'; did you mean"):
         build(learning_rat=0.1)
-    with pytest.raises(InputError, match="unknown setting 'zzz'; the settings are hidden, bias"):
+    with pytest.raises(
+        InputError, match="unknown setting 'zzz'; the settings are method, hidden, bias"
+    ):
         build(zzz=1)
 
 

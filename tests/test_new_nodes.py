@@ -26,7 +26,7 @@ def joins(draw: st.DrawFn) -> tuple[Graph, np.ndarray[Any, Any], list[tuple[int,
     return graph, rng.normal(size=(k, graph.n_features)), pairs, weights
 
 
-@given(joins(), st.integers(1, 3), st.sampled_from(["symmetric", "row"]))
+@given(joins(), st.integers(1, 3), st.sampled_from(["symmetric", "row", "neighbors"]))
 def test_equal_to_the_enlarged_graph(join: Any, layers: int, normalization: str) -> None:
     graph, features, pairs, weights = join
     k, n = len(features), graph.n_nodes

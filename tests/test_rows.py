@@ -15,7 +15,7 @@ from fastgcn.rows import GraphRows
 from fastgcn.types import FloatArray
 from tests.strategies import graphs
 
-kinds = st.sampled_from(["symmetric", "row"])
+kinds = st.sampled_from(["symmetric", "row", "neighbors"])
 
 
 class Enlarged(NamedTuple):
@@ -91,6 +91,12 @@ def test_a_lone_new_node_has_its_loop_alone(kind: str) -> None:
     graph = Graph.from_edges([0], [1], features=np.eye(2))
     rows = GraphRows(graph.csr, kind, join(graph, 1, [], []))
     assert dense(rows.rows(np.array([2, 0])), 3).tolist() == [[0, 0, 1], [0.5, 0.5, 0]]
+
+
+def test_a_lone_new_node_has_no_neighbours_to_average() -> None:
+    graph = Graph.from_edges([0], [1], features=np.eye(2))
+    rows = GraphRows(graph.csr, "neighbors", join(graph, 1, [], []))
+    assert dense(rows.rows(np.array([2, 0])), 3).tolist() == [[0, 0, 0], [0, 1, 0]]
 
 
 def test_only_the_rows_asked_for_and_their_neighbours_are_read() -> None:

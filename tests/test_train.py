@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 import fastgcn.training_data
 from fastgcn import (
     Graph,
+    LayerSampler,
     authors_code,
     evaluate,
     fit,
@@ -162,7 +163,9 @@ def test_optimal_probabilities_follow_the_model(precompute: bool) -> None:
     trainer = Trainer(graph, settings, None)
     trainer.epoch()
     weights = [layer.weight.detach().numpy().copy() for layer in trainer.model.convolutions]
-    first_q = trainer.sampler.probabilities(0).copy()
+    sampler = trainer.sampler
+    assert isinstance(sampler, LayerSampler)
+    first_q = sampler.probabilities(0).copy()
     trainer.epoch()
     adj = trainer.data.adjacency.to_scipy().toarray()
     h: FloatArray = np.asarray(graph.features)[graph.split.train]
@@ -172,15 +175,16 @@ def test_optimal_probabilities_follow_the_model(precompute: bool) -> None:
         layers.append(q / q.sum())
         h = np.maximum(adj @ h @ weight, 0)
     for number, expected in enumerate(layers[precompute:]):
-        got = trainer.sampler.probabilities(number)
+        got = sampler.probabilities(number)
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-6)
-    assert not np.array_equal(first_q, trainer.sampler.probabilities(0))
+    assert not np.array_equal(first_q, sampler.probabilities(0))
 
 
 def test_optimal_sampling_survives_rows_that_are_all_zero() -> None:
     graph = replace(communities(), features=np.zeros((60, 6)))
     trainer = Trainer(graph, quick(distribution="optimal", precompute=False), None)
     trainer.epoch()
+    assert isinstance(trainer.sampler, LayerSampler)
     assert trainer.sampler.probabilities(0).sum() == pytest.approx(1)
 
 

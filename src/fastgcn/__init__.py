@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fastgcn.config import (
         TrainConfig,
         authors_code,
+        graphsage,
+        kipf_gcn,
         paper_cora,
         paper_pubmed,
         paper_reddit,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from fastgcn.propagation import propagate
     from fastgcn.runs import Run
     from fastgcn.samplers import Block, FullSampler, LayerSampler, Sampler
+    from fastgcn.samplers.neighbor import NeighborSampler
     from fastgcn.tensorboard import TensorBoardLogger
     from fastgcn.train import fit, resume
 
@@ -56,12 +59,15 @@ _HOME = {
     "Sampler": "fastgcn.samplers",
     "LayerSampler": "fastgcn.samplers",
     "FullSampler": "fastgcn.samplers",
+    "NeighborSampler": "fastgcn.samplers.neighbor",
     "GCN": "fastgcn.models",
     "TrainConfig": "fastgcn.config",
     "paper_cora": "fastgcn.config",
     "paper_pubmed": "fastgcn.config",
     "paper_reddit": "fastgcn.config",
     "authors_code": "fastgcn.config",
+    "kipf_gcn": "fastgcn.config",
+    "graphsage": "fastgcn.config",
     "fit": "fastgcn.train",
     "resume": "fastgcn.train",
     "Run": "fastgcn.runs",
@@ -94,12 +100,15 @@ __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
     "Sampler",
     "LayerSampler",
     "FullSampler",
+    "NeighborSampler",
     "GCN",
     "TrainConfig",
     "paper_cora",
     "paper_pubmed",
     "paper_reddit",
     "authors_code",
+    "kipf_gcn",
+    "graphsage",
     "fit",
     "resume",
     "Run",

@@ -13,8 +13,8 @@ from fastgcn.errors import InputError, nearest
 from fastgcn.graph import Graph, Split
 from fastgcn.types import FloatArray, IntArray
 
-Normalization = Literal["symmetric", "row"]
-NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row")
+Normalization = Literal["symmetric", "row", "neighbors"]
+NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row", "neighbors")
 
 # Edges looked at together when a subgraph is cut, to bound the temporaries.
 _EDGES_AT_ONCE = 1 << 22
@@ -76,7 +76,8 @@ def normalize(
     """Â of a graph: with Ã = A + I and D = diag(Ã·1), the row sums,
 
     * `symmetric`: Â = D^-1/2 Ã D^-1/2, the paper's (eq. 1 and Kipf & Welling);
-    * `row`: Â = D^-1 Ã, the mean over a node and its neighbours.
+    * `row`: Â = D^-1 Ã, the mean over a node and its neighbours;
+    * `neighbors`: `row` without the loop, the mean over the neighbours alone.
 
     Without `self_loops`, Ã = A, and a node without neighbours has an empty row. For directed
     graphs D holds the row sums on both sides, as eq. 1 has it: every node has its own loop, so
@@ -98,7 +99,7 @@ def normalize(
     n = len(csr.indptr) - 1
     weights = np.ones(len(csr.indices), np.float32) if csr.weights is None else csr.weights
     matrix = csr_array((weights, csr.indices, csr.indptr), shape=(n, n))
-    if self_loops:
+    if self_loops and kind != "neighbors":
         matrix = matrix + eye_array(n, dtype=np.float32, format="csr")
         matrix.sort_indices()
     sums = np.asarray(matrix.sum(axis=1, dtype=np.float64)).reshape(-1)

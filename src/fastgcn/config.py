@@ -14,6 +14,7 @@ from fastgcn.adjacency import Normalization
 from fastgcn.errors import InputError, nearest
 
 Distribution = Literal["importance", "uniform", "flat", "optimal"]
+Method = Literal["fastgcn", "gcn", "gcn-batched", "graphsage-gcn", "graphsage-mean"]
 EarlyStopping = Literal["none", "authors", "patience"]
 FeatureScaling = Literal["none", "row"]
 
@@ -32,6 +33,9 @@ class TrainConfig:
     fastgcn.errors.InputError: batch_size must be at least 1, got 0
     """
 
+    # The system of the paper's comparison: who makes the blocks, and the layer they feed.
+    method: Method = "fastgcn"
+
     # Network: M = len(hidden) + 1 layers (eq. 1).
     hidden: int | tuple[int, ...] = 128
     bias: bool = False
@@ -46,6 +50,7 @@ class TrainConfig:
     replacement: bool = True
     neighbors_only: bool = False  # draw among the neighbours of the layer above alone
     correct_weights: bool = True  # False: the authors' factor, which is biased
+    fanouts: tuple[int, ...] = (10, 25)  # GraphSAGE: neighbours a row, from the input up
 
     # Optimisation.
     batch_size: int = 256
@@ -88,11 +93,32 @@ class TrainConfig:
             raise InputError(f"learning_rate must be above 0, got {self.learning_rate}")
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise InputError(f"device must be auto, cpu or cuda[:N], got {self.device!r}")
+        _require(isinstance(self.fanouts, tuple), "fanouts", "a list of numbers", self.fanouts)
+        for size in self.fanouts:
+            _at_least("fanouts", size, 1)
+        if self.neighbor_sampling:
+            self._check_graphsage()
         if not isinstance(self.samples, int) and len(self.samples) != self.sampled_layers:
             raise InputError(
                 f"samples must be one number or {self.sampled_layers}, one for each sampled layer "
                 f"from the input up, got {len(self.samples)}"
             )
+
+    def _check_graphsage(self) -> None:
+        """GraphSAGE averages, samples neighbours in every layer, and so precomputes nothing."""
+        kind = "row" if self.method == "graphsage-gcn" else "neighbors"
+        if self.precompute or self.normalization != kind:
+            raise InputError(
+                f"method {self.method} needs precompute = false and normalization = {kind!r}"
+            )
+        if len(self.fanouts) != self.layers:
+            raise InputError(
+                f"fanouts must be {self.layers} numbers, one a layer, got {len(self.fanouts)}"
+            )
+
+    @property
+    def neighbor_sampling(self) -> bool:
+        return self.method in ("graphsage-gcn", "graphsage-mean")
 
     @property
     def hidden_sizes(self) -> tuple[int, ...]:
@@ -110,7 +136,9 @@ class TrainConfig:
 
     @property
     def layer_samples(self) -> tuple[int, ...]:
-        """t_l for each sampled layer, from the input up."""
+        """t_l for each sampled layer, from the input up; none where no vertices are drawn."""
+        if self.method != "fastgcn":
+            return ()
         if isinstance(self.samples, int):
             return (self.samples,) * self.sampled_layers
         return self.samples
@@ -176,6 +204,34 @@ def authors_code(base: TrainConfig | None = None) -> TrainConfig:
         early_stopping="authors",
         epochs=200,
         feature_scaling="row",
+    )
+
+
+def kipf_gcn() -> TrainConfig:
+    """The original GCN as Kipf and Welling train it on the citation graphs: full batch."""
+    return TrainConfig(
+        method="gcn",
+        hidden=16,
+        dropout=0.5,
+        precompute=False,
+        feature_scaling="row",
+        weight_decay=5e-4,
+        learning_rate=0.01,
+        inductive=False,
+        epochs=200,
+        early_stopping="none",
+    )
+
+
+def graphsage(aggregator: Literal["gcn", "mean"], base: TrainConfig | None = None) -> TrainConfig:
+    """GraphSAGE as the paper compares it: hidden 128, S1 = 25, S2 = 10, no precomputation."""
+    base = base or paper_reddit()
+    return base.replace(
+        method=f"graphsage-{aggregator}",
+        normalization="row" if aggregator == "gcn" else "neighbors",
+        precompute=False,
+        hidden=128,
+        fanouts=(10, 25),
     )
 
 

@@ -173,7 +173,11 @@ def full_forward(
                 rows = source.rows(ids)
                 column = np.searchsorted(needed[number], rows.indices)
                 adj = sparse_matrix(rows.indptr, column, rows.values, len(z)).to(device)
-                parts.append(model.activate(number, layer.after(adj @ z)))
+                own = None
+                if layer.own_weight is not None:
+                    at = torch.from_numpy(np.searchsorted(needed[number], ids)).to(device)
+                    own = _rows(features, ids, device) if h is None else h[at]
+                parts.append(model.activate(number, layer.after(adj @ z, own)))
             h = torch.cat(parts)
         if h is None:
             h = torch.cat([_rows(features, ids, device) for _, _, ids in _chunks(asked)])
@@ -188,7 +192,8 @@ def _needed(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
         columns = [
             distinct(source.rows(ids).indices, source.n)[0] for _, _, ids in _chunks(sets[0])
         ]
-        sets.insert(0, distinct(np.concatenate(columns), source.n)[0])
+        # A node's own row is needed too, where Â has no loop to ask for it.
+        sets.insert(0, distinct(np.concatenate([sets[0], *columns]), source.n)[0])
     return sets
 
 
@@ -214,6 +219,8 @@ def _sampled_forward(
 ) -> Tensor:
     """Logits with every convolution sampled as in training, the first one too."""
     model = model_of(run_or_model)
+    if model.own_weights:
+        raise InputError("samples= is for networks of GCN layers; leave it out for GraphSAGE-mean")
     config = None if isinstance(run_or_model, GCN) else run_or_model.config
     sizes = checks.integers(np.atleast_1d(samples), "samples").tolist()
     sizes *= len(model.layers) if np.ndim(samples) == 0 else 1

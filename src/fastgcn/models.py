@@ -13,13 +13,18 @@ from fastgcn.samplers.block import Block
 class GraphConvolution(nn.Module):
     """H' = ÂHW + b, before the nonlinearity (eq. 1; the bias is not in the paper).
 
+    With `own`, H' = HV + ÂHW + b: the node's own row has weights of its own, which is
+    W·CONCAT(h(v), mean of neighbours) of GraphSAGE-mean where Â averages neighbours alone.
+
     The product is taken in the cheaper order: Â(HW) where W shrinks the rows, (ÂH)W otherwise.
     """
 
-    def __init__(self, n_in: int, n_out: int, *, bias: bool, rng: Generator) -> None:
+    def __init__(
+        self, n_in: int, n_out: int, *, bias: bool, rng: Generator, own: bool = False
+    ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(n_in, n_out))
-        nn.init.xavier_uniform_(self.weight, generator=rng)  # Glorot
+        self.weight = _glorot(n_in, n_out, rng)
+        self.own_weight = _glorot(n_in, n_out, rng) if own else None
         self.bias = nn.Parameter(torch.zeros(n_out)) if bias else None
         self.shrinks = n_out < n_in
 
@@ -27,15 +32,26 @@ class GraphConvolution(nn.Module):
         """What is done to the rows that Â then mixes."""
         return h @ self.weight if self.shrinks else h
 
-    def after(self, mixed: Tensor) -> Tensor:
-        """What is done to the rows that Â has mixed."""
+    def after(self, mixed: Tensor, own: Tensor | None = None) -> Tensor:
+        """What is done to the rows that Â has mixed; `own` are the nodes' rows before that."""
         out = mixed if self.shrinks else mixed @ self.weight
+        if self.own_weight is not None:
+            assert own is not None
+            out = out + own @ self.own_weight
         return out if self.bias is None else out + self.bias
 
-    def forward(self, h: Tensor, adj: Tensor | None) -> Tensor:
-        """`adj` None: the rows of h are mixed already (ÂX, precomputed)."""
+    def forward(self, h: Tensor, block: Block | None) -> Tensor:
+        """`block` None: the rows of h are mixed already (ÂX, precomputed)."""
         z = self.before(h)
-        return self.after(z if adj is None else adj @ z)
+        if block is None:
+            return self.after(z)
+        if self.own_weight is None:
+            return self.after(block.adj @ z)
+        return self.after(block.adj @ z, h[torch.searchsorted(block.src, block.dst)])
+
+
+def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(n_in, n_out), generator=rng))
 
 
 class Dropout(nn.Module):
@@ -59,6 +75,7 @@ class GCN(nn.Module):
     `sizes` are the widths F, d_1, ..., C. `multilabel` says what the outputs mean: logits of a
     softmax over classes, or of a sigmoid for each label. `normalization` and `feature_scaling`
     belong to the network, for its weights are of no use with another Â or other features.
+    `own_weights` gives every layer a second matrix, for the node's own row (GraphSAGE-mean).
 
     >>> model = GCN([5, 4, 3], rng=torch.Generator().manual_seed(0))
     >>> adj = torch.eye(2)
@@ -76,6 +93,7 @@ class GCN(nn.Module):
         multilabel: bool = False,
         normalization: str = "symmetric",
         feature_scaling: str = "none",
+        own_weights: bool = False,
         rng: Generator | None = None,
     ) -> None:
         super().__init__()
@@ -84,9 +102,11 @@ class GCN(nn.Module):
         self.multilabel = multilabel
         self.normalization = normalization
         self.feature_scaling = feature_scaling
+        self.own_weights = own_weights
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
-            GraphConvolution(n_in, n_out, bias=bias, rng=rng) for n_in, n_out in pairwise(sizes)
+            GraphConvolution(n_in, n_out, bias=bias, rng=rng, own=own_weights)
+            for n_in, n_out in pairwise(sizes)
         )
 
     @property
@@ -102,8 +122,8 @@ class GCN(nn.Module):
         precomputed = len(self.layers) - len(blocks)
         h = x
         for number, layer in enumerate(self.convolutions):
-            adj = blocks[number - precomputed].adj if number >= precomputed else None
-            h = self.activate(number, layer(self.dropout(h), adj))
+            block = blocks[number - precomputed] if number >= precomputed else None
+            h = self.activate(number, layer(self.dropout(h), block))
         return h
 
     def activate(self, number: int, h: Tensor) -> Tensor:

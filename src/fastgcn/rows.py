@@ -35,6 +35,7 @@ class GraphRows:
     def __init__(self, csr: CSR, normalization: str, joined: Joined | None = None) -> None:
         self.csr, self.normalization, self.joined = csr, normalization, joined
         self._old = len(csr.indptr) - 1
+        self._loop = 0 if normalization == "neighbors" else 1
         self._all_sums: FloatArray | None = None
 
     @property
@@ -42,18 +43,18 @@ class GraphRows:
         return self._old + (self.joined.k if self.joined else 0)
 
     def rows(self, nodes: IntArray) -> Rows:
-        """The rows of `nodes`, their own loop included."""
+        """The rows of `nodes`, with their own loop where the normalisation has one."""
         counts, columns, weights = self._neighbors(nodes)
-        # Every row gets its loop, of weight one, as its last entry.
-        ends = np.cumsum(counts)
-        columns = np.insert(columns, ends, nodes)
-        weights = np.insert(weights, ends, 1)
-        counts = counts + 1
+        if self._loop:
+            ends = np.cumsum(counts)  # every row gets its loop, of weight one, as its last entry
+            columns = np.insert(columns, ends, nodes)
+            weights = np.insert(weights, ends, 1)
+            counts = counts + 1
         own = np.repeat(self._row_sums(nodes), counts)
-        if self.normalization == "row":
-            values = weights / own
-        else:
+        if self.normalization == "symmetric":
             values = weights / np.sqrt(own * self._row_sums(columns))
+        else:
+            values = weights / own
         return Rows(offsets(counts), columns, values.astype(np.float32))
 
     def _neighbors(self, nodes: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
@@ -73,14 +74,14 @@ class GraphRows:
         )
 
     def _row_sums(self, nodes: IntArray) -> FloatArray:
-        """(s,) float64: the row sums of A + I, enlarged if joined."""
+        """(s,) float64: the row sums of A + I (of A without loops), enlarged if joined."""
         if self.joined is None and 8 * len(nodes) > self._old and self._all_sums is None:
             # So many are asked for that all of them are cheaper than finding out which.
-            self._all_sums = 1 + _sums(self.csr, np.arange(self._old))
+            self._all_sums = self._loop + _sums(self.csr, np.arange(self._old))
         if self._all_sums is not None:
             return self._all_sums[nodes]
         distinct, inverse = np.unique(nodes, return_inverse=True)
-        sums = np.ones(len(distinct))
+        sums = np.full(len(distinct), float(self._loop))
         old = distinct < self._old
         sums[old] += _sums(self.csr, distinct[old])
         if self.joined is not None:

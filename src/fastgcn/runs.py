@@ -208,6 +208,7 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         multilabel=multilabel,
         normalization=config.normalization,
         feature_scaling=config.feature_scaling,
+        own_weights=config.method == "graphsage-mean",
         rng=torch.Generator().manual_seed(config.seed),
     )
 

@@ -1,19 +1,23 @@
 """From preset, file and flags to one `TrainConfig`: each overrides what comes before it."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastgcn.config import TrainConfig, authors_code, paper_preset
+from fastgcn.config import TrainConfig, authors_code, graphsage, kipf_gcn, paper_preset
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 
-# What a method's name changes in the settings that the preset gives.
-METHODS: dict[str, dict[str, Any]] = {
-    "fastgcn": {},
-    "fastgcn-uniform": {"distribution": "uniform"},
-    "fastgcn-transductive": {"inductive": False},
-    "authors-code": {},
+# Each method as a change to the settings that the preset gives.
+METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
+    "fastgcn": lambda config: config,
+    "fastgcn-uniform": lambda config: config.replace(distribution="uniform"),
+    "fastgcn-transductive": lambda config: config.replace(inductive=False),
+    "authors-code": authors_code,
+    "gcn": lambda _: kipf_gcn(),
+    "gcn-batched": lambda config: config.replace(method="gcn-batched"),
+    "graphsage-gcn": lambda config: graphsage("gcn", config),
+    "graphsage-mean": lambda config: graphsage("mean", config),
 }
 PRESETS = ("paper",)
 
@@ -39,11 +43,9 @@ def settle(
         raise InputError(
             f"method must be one of {', '.join(METHODS)}, got {method!r}" + nearest(method, METHODS)
         )
-    config = paper_preset(data_name)
-    if method == "authors-code":
-        config = authors_code(config)
+    config = METHODS[method](paper_preset(data_name))
     given = {key: value for key, value in flags.items() if value is not None}
-    values = METHODS[method] | (read_toml(file) if file else {}) | _assigned(assignments) | given
+    values = (read_toml(file) if file else {}) | _assigned(assignments) | given
     return config.replace(**values)
 
 

@@ -19,8 +19,9 @@ from fastgcn.graph import Graph
 from fastgcn.losses import make_loss
 from fastgcn.machine import choose_device, thread_count
 from fastgcn.runs import Checkpoint, Run, RunFolder, build_model
-from fastgcn.samplers import LayerSampler
+from fastgcn.samplers import Block, LayerSampler
 from fastgcn.samplers.block import sparse_matrix
+from fastgcn.samplers.choose import make_sampler
 from fastgcn.stopping import best_epoch, should_stop
 from fastgcn.training_data import Judge, check_trainable, prepare
 from fastgcn.types import FloatArray
@@ -108,14 +109,7 @@ class Trainer:
         sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
         self.model = build_model(config, sizes, multilabel=graph.multilabel).to(self.device)
         self.optimizer = torch.optim.Adam(self._parameter_groups(), lr=config.learning_rate)
-        self.sampler = LayerSampler(
-            self.data.adjacency,
-            config.layer_samples,
-            distribution=config.distribution,
-            replacement=config.replacement,
-            neighbors_only=config.neighbors_only,
-            correct_weights=config.correct_weights,
-        )
+        self.sampler = make_sampler(config, self.data.adjacency, self.data.csr)
         self.rng = torch.Generator().manual_seed(config.seed + 1)
         self.dropout_rng = torch.Generator(self.device).manual_seed(config.seed + 2)
         self.model.dropout.rng = self.dropout_rng
@@ -128,9 +122,11 @@ class Trainer:
     def _parameter_groups(self) -> list[dict[str, Any]]:
         """L2 on the first layer's weights as the authors have it, or on all weights."""
         decayed = [
-            layer.weight
+            weight
             for number, layer in enumerate(self.model.convolutions)
             if number == 0 or self.config.weight_decay_on == "all"
+            for weight in (layer.weight, layer.own_weight)
+            if weight is not None
         ]
         chosen = {id(p) for p in decayed}
         others = [p for p in self.model.parameters() if id(p) not in chosen]
@@ -142,7 +138,7 @@ class Trainer:
     def epoch(self) -> dict[str, Any]:
         """One pass over the training nodes, and the record of it."""
         start = time.perf_counter()
-        if self.config.distribution == "optimal":
+        if self.config.distribution == "optimal" and isinstance(self.sampler, LayerSampler):
             with self.clock.charge("sampling"):
                 self.sampler.set_row_norms(self._row_norms())
         losses, weights, empty = [], [], 0.0
@@ -181,6 +177,8 @@ class Trainer:
     def _shuffled_batches(self) -> Iterator[Tensor]:
         order = torch.randperm(len(self.data.batch_nodes), generator=self.rng)
         nodes, size = self.data.batch_nodes[order], self.config.batch_size
+        if self.config.method == "gcn":
+            size = len(nodes)  # the original GCN takes one step an epoch
         end = len(nodes)
         if self.config.drop_last and end > size:
             end -= end % size
@@ -191,13 +189,15 @@ class Trainer:
     def _row_norms(self) -> list[FloatArray]:
         """|x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
         matrix, norms = self.data.adjacency, []
-        adj = sparse_matrix(matrix.indptr, matrix.indices, matrix.values, matrix.n).to(self.device)
-        h = self.data.rows(torch.arange(matrix.n)).to(self.device)
+        adj = sparse_matrix(matrix.indptr, matrix.indices, matrix.values, matrix.n)
+        every = torch.arange(matrix.n)
+        whole = Block(every, every, adj).to(self.device)
+        h = self.data.rows(every).to(self.device)
         for number, layer in enumerate(self.model.convolutions):
             exact = self.config.precompute and number == 0
             if not exact:
                 norms.append((h @ layer.weight).norm(dim=1).cpu().numpy())
-            h = self.model.activate(number, layer(h, None if exact else adj))
+            h = self.model.activate(number, layer(h, None if exact else whole))
         return norms
 
     def checkpoint(self) -> Checkpoint:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fastgcn.adjacency import Adjacency, Rows, induced_csr, normalize
 from fastgcn.config import TrainConfig
+from fastgcn.csr import CSR
 from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
@@ -27,12 +28,14 @@ class TrainingData:
     """The graph that is trained on, renumbered 0..n-1 if it is a part of the whole.
 
     Attributes:
-        adjacency: Â of the training graph.
+        csr: the edges of the training graph.
+        adjacency: its Â.
         inputs: rows of ÂX (n, F) where precomputed, else rows of X on demand.
         batch_nodes: (k,) ids of the nodes that batches are made of.
         labels: (n,) int64 or (n, C) float32.
     """
 
+    csr: CSR
     adjacency: Adjacency
     inputs: "FloatArray | FeatureRows"
     batch_nodes: Tensor
@@ -69,6 +72,7 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
     batch_nodes = np.arange(adjacency.n) if nodes is not None else graph.split.train
     assert graph.labels is not None
     return TrainingData(
+        csr,
         adjacency,
         inputs,
         torch.from_numpy(np.array(batch_nodes, dtype=np.int64)),
@@ -121,6 +125,8 @@ class Judge:
         self._blocks: list[Block] | None = None
         self._inputs: Tensor | None = None
         self._layers = config.layers
+        # A layer with weights for a node's own row needs X beside ÂX.
+        self._plannable = config.method != "graphsage-mean"
 
     def __len__(self) -> int:
         return len(self._part)
@@ -128,7 +134,7 @@ class Judge:
     def __call__(self, model: GCN) -> Metrics:
         """Scores of the network as it is."""
         device = next(model.parameters()).device
-        if self._blocks is None:
+        if self._blocks is None and self._plannable:
             self._plan(device)
         if self._inputs is None:
             logits = full_forward(model, self._rows, self._features, self._part)

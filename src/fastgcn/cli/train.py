@@ -22,7 +22,10 @@ def train(
     preset: Annotated[str, typer.Option(help="Settings to start from: paper.")] = "paper",
     method: Annotated[
         str,
-        typer.Option(help="fastgcn, fastgcn-uniform, fastgcn-transductive or authors-code."),
+        typer.Option(
+            help="fastgcn, fastgcn-uniform, fastgcn-transductive, authors-code, gcn, gcn-batched, "
+            "graphsage-gcn or graphsage-mean."
+        ),
     ] = "fastgcn",
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
@@ -141,15 +144,23 @@ def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
 def _announce(graph: "Graph", config: "TrainConfig") -> None:
     parts = " / ".join(f"{len(part):,}" for _, part in graph.split.items())
     say(f"{graph}, split {parts}")
-    drawn = ", ".join(f"{t:,}" for t in config.layer_samples) or "no"
     say(
-        f"training {config.layers} layers of width {', '.join(map(str, config.hidden_sizes))}: "
-        f"{config.distribution} sampling of {drawn} vertices a layer, "
-        f"{'ÂX precomputed' if config.precompute else 'every layer sampled'}, "
+        f"training {config.method}, {config.layers} layers of width "
+        f"{', '.join(map(str, config.hidden_sizes)) or 'none'}: {_sampling(config)}, "
+        f"{'ÂX precomputed' if config.precompute else 'nothing precomputed'}, "
         f"{'inductive' if config.inductive else 'transductive'}; "
-        f"batch {config.batch_size:,}, up to {config.epochs} epochs, "
-        f"learning rate {config.learning_rate:g}, seed {config.seed}"
+        f"batch {'all' if config.method == 'gcn' else f'{config.batch_size:,}'}, "
+        f"up to {config.epochs} epochs, learning rate {config.learning_rate:g}, seed {config.seed}"
     )
+
+
+def _sampling(config: "TrainConfig") -> str:
+    if config.neighbor_sampling:
+        return f"{' and '.join(map(str, config.fanouts))} neighbours a node, from the input up"
+    if not config.layer_samples:
+        return "no sampling"
+    drawn = ", ".join(f"{t:,}" for t in config.layer_samples)
+    return f"{config.distribution} sampling of {drawn} vertices a layer"
 
 
 def _epoch_view(epochs: int, tensorboard: Path | None, run_dir: Path, json: bool) -> Any:

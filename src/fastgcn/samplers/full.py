@@ -19,9 +19,11 @@ class FullSampler:
         blocks: list[Block] = []
         dst = batch
         for _ in range(self.layers):
-            rows = self.adjacency.rows(dst.cpu().numpy())
-            src, column = distinct(rows.indices, self.adjacency.n)
-            adj = sparse_matrix(rows.indptr, column, rows.values, len(src))
+            nodes = dst.cpu().numpy()
+            rows = self.adjacency.rows(nodes)
+            # Behind the columns the rows themselves, so that `src` holds `dst` without loops too.
+            src, place = distinct(np.concatenate([rows.indices, nodes]), self.adjacency.n)
+            adj = sparse_matrix(rows.indptr, place[: len(rows.indices)], rows.values, len(src))
             blocks.append(Block(dst, torch.from_numpy(src.astype(np.int64, copy=False)), adj))
             dst = blocks[-1].src
         return blocks[::-1]

@@ -1,0 +1,26 @@
+"""Which sampler a method trains with."""
+
+from fastgcn.adjacency import Adjacency
+from fastgcn.config import TrainConfig
+from fastgcn.csr import CSR
+from fastgcn.samplers.block import Sampler
+from fastgcn.samplers.full import FullSampler
+from fastgcn.samplers.layer import LayerSampler
+
+
+def make_sampler(config: TrainConfig, adjacency: Adjacency, csr: CSR) -> Sampler:
+    """The sampler of a config on a training graph, given as Â and as its edges."""
+    if config.neighbor_sampling:
+        from fastgcn.samplers.neighbor import NeighborSampler  # loads numba
+
+        return NeighborSampler(csr, config.fanouts, include_self=config.method == "graphsage-gcn")
+    if config.method != "fastgcn":
+        return FullSampler(adjacency, config.sampled_layers)
+    return LayerSampler(
+        adjacency,
+        config.layer_samples,
+        distribution=config.distribution,
+        replacement=config.replacement,
+        neighbors_only=config.neighbors_only,
+        correct_weights=config.correct_weights,
+    )
