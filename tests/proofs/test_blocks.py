@@ -155,3 +155,14 @@ def test_renumbering_the_nodes_renumbers_the_network(graph: Graph, data: st.Data
 
     renumbered = outputs(subgraph(graph, order.numpy()))
     torch.testing.assert_close(renumbered, outputs(graph)[order], rtol=1e-4, atol=1e-5)
+
+
+def test_either_kind_of_generator_will_do() -> None:
+    """A seeded generator of torch or of numpy; the same one twice gives the same block."""
+    graph = Graph.from_edges(range(9), range(1, 10), features=np.zeros((10, 1)))
+    sampler = LayerSampler(normalize(graph), [4])
+    batch = torch.arange(10)
+    for make in (torch.Generator().manual_seed, np.random.default_rng):
+        (first,), (again,) = (sampler.sample(batch, make(5)) for _ in range(2))
+        assert torch.equal(first.adj, again.adj)
+        assert torch.equal(first.src, again.src)

@@ -6,8 +6,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
+from fastgcn.samplers.draws import Rng
 from fastgcn.types import FloatArray, IntArray
 
 # Entries up to which a block is a dense matrix: its product is then one small GEMM, and the
@@ -44,7 +45,7 @@ class Block:
 class Sampler(Protocol):
     """Makes the blocks of a batch, from the input layer up; `blocks[-1].dst` is the batch."""
 
-    def sample(self, batch: Tensor, rng: Generator) -> list[Block]: ...
+    def sample(self, batch: Tensor, rng: Rng) -> list[Block]: ...
 
 
 def sparse_matrix(

@@ -2,19 +2,20 @@
 
 import numpy as np
 import torch
-from torch import Generator
 
 from fastgcn.types import FloatArray, IntArray
 
+Rng = torch.Generator | np.random.Generator
 
-def uniforms(count: int, rng: Generator) -> FloatArray:
+
+def uniforms(count: int, rng: Rng) -> FloatArray:
     """(count,) float64 in [0, 1): the only way randomness enters a sampler."""
+    if isinstance(rng, np.random.Generator):
+        return rng.random(count)
     return torch.rand(count, dtype=torch.float64, generator=rng).numpy()
 
 
-def with_replacement(
-    cumulative: FloatArray, count: int, rng: Generator
-) -> tuple[IntArray, IntArray]:
+def with_replacement(cumulative: FloatArray, count: int, rng: Rng) -> tuple[IntArray, IntArray]:
     """`count` independent draws from q, folded: distinct positions, ascending, and counts.
 
     `cumulative` (n,) holds the running sums of q, not necessarily normalised.
@@ -25,7 +26,7 @@ def with_replacement(
     return np.unique(np.searchsorted(cumulative, points, side="right"), return_counts=True)
 
 
-def without_replacement(q: FloatArray, count: int, rng: Generator) -> IntArray:
+def without_replacement(q: FloatArray, count: int, rng: Rng) -> IntArray:
     """`count` distinct positions in the order drawn, each next one from q over those left.
 
     Exponential clocks with rates q ring in exactly that order, so the first `count` of them

@@ -2,10 +2,11 @@
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fastgcn.adjacency import RowSource
 from fastgcn.samplers.block import Block, distinct, sparse_matrix
+from fastgcn.samplers.draws import Rng
 
 
 class FullSampler:
@@ -14,7 +15,7 @@ class FullSampler:
     def __init__(self, adjacency: RowSource, layers: int) -> None:
         self.adjacency, self.layers = adjacency, layers
 
-    def sample(self, batch: Tensor, rng: Generator | None = None) -> list[Block]:  # noqa: ARG002
+    def sample(self, batch: Tensor, rng: Rng | None = None) -> list[Block]:  # noqa: ARG002
         """Blocks of `batch`; nothing is drawn, so `rng` is not used."""
         blocks: list[Block] = []
         dst = batch

@@ -5,12 +5,12 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fastgcn.adjacency import Adjacency, row_entries
 from fastgcn.errors import InputError, nearest
 from fastgcn.samplers.block import DENSE_ENTRIES, Block, sparse_matrix
-from fastgcn.samplers.draws import raj_weights, with_replacement, without_replacement
+from fastgcn.samplers.draws import Rng, raj_weights, with_replacement, without_replacement
 from fastgcn.types import FloatArray, IntArray
 
 Distribution = Literal["importance", "uniform", "flat", "optimal"]
@@ -86,7 +86,7 @@ class LayerSampler:
             )
         self._laws = [self._law(norms) for norms in row_norms]
 
-    def sample(self, batch: Tensor, rng: Generator) -> list[Block]:
+    def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
         """The blocks of `batch`, from the input layer up."""
         blocks: list[Block] = []
         dst = batch
@@ -124,7 +124,7 @@ class LayerSampler:
         return q, np.cumsum(q)
 
     def _draw(
-        self, q: FloatArray, cumulative: FloatArray, t: int, rng: Generator
+        self, q: FloatArray, cumulative: FloatArray, t: int, rng: Rng
     ) -> tuple[IntArray, FloatArray]:
         """Positions drawn from q (renormalised if it does not sum to one) and their weights."""
         total = cumulative[-1] if len(cumulative) else 0.0

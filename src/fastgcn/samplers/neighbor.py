@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fastgcn.csr import CSR
 from fastgcn.kernels.neighbors import sample_neighbors
 from fastgcn.samplers.block import Block, distinct, sparse_matrix
+from fastgcn.samplers.draws import Rng, uniforms
 
 
 class NeighborSampler:
@@ -25,14 +26,14 @@ class NeighborSampler:
     def __init__(self, csr: CSR, fanouts: Sequence[int], *, include_self: bool) -> None:
         self.csr, self.fanouts, self.include_self = csr, tuple(fanouts), include_self
 
-    def sample(self, batch: Tensor, rng: Generator) -> list[Block]:
+    def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
         """The blocks of `batch`, from the input layer up."""
         n = len(self.csr.indptr) - 1
         blocks: list[Block] = []
         dst = batch
         for k in self.fanouts[::-1]:
             rows = dst.numpy()
-            seed = int(torch.randint(2**62, (1,), generator=rng))
+            seed = int(uniforms(1, rng)[0] * 2**53)
             drawn = np.empty((len(rows), k), dtype=np.int64)
             sample_neighbors(self.csr.indptr, self.csr.indices, rows, k, seed, drawn)
             own = rows[:, None]
