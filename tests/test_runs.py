@@ -258,3 +258,12 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         Run.load(tmp_path)
     with pytest.raises(MissingFileError, match="is not a run: it has no config.json"):
         resume(tmp_path / "nowhere", GRAPH)
+
+
+def test_the_same_run_twice_is_the_same_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        fit(GRAPH, SETTINGS, run_dir=tmp_path / name)
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("a", "b")]
+    assert files[0] == files[1]
+    with safe_open(tmp_path / "a" / "model.safetensors", "pt") as file:
+        assert set(file.metadata()) >= {"schema", "config", "class_names", "fingerprint"}

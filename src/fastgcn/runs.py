@@ -133,7 +133,7 @@ class RunFolder:
         return records
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        data = save(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
+        data = _safetensors(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
         write_bytes(self.path / "state.safetensors", data)
 
     def load_checkpoint(self) -> Checkpoint | None:
@@ -155,7 +155,7 @@ class RunFolder:
             "fingerprint": run.fingerprint,
         }
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-        write_bytes(self.path / "model.safetensors", save(tensors, metadata))
+        write_bytes(self.path / "model.safetensors", _safetensors(tensors, metadata))
         write_text(self.path / "result.json", json.dumps(run.metrics, indent=1))
 
     def load(self) -> Run:
@@ -211,6 +211,19 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         own_weights=config.method == "graphsage-mean",
         rng=torch.Generator().manual_seed(config.seed),
     )
+
+
+def _safetensors(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+    """A safetensors file of the same bytes for the same content.
+
+    The library writes metadata in a random order; the header (its length in 8 bytes, then JSON
+    padded with blanks to a multiple of 8) is written again with its keys sorted.
+    """
+    data = save(tensors, metadata)
+    length = int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
 
 def _read_safetensors(
