@@ -21,8 +21,12 @@ def named(node: int, node_ids: Sequence[Any] | None) -> str:
     """How a node is called in a message: by the user's own id where there is one."""
     if node_ids is None:
         return f"node {node}"
-    own = node_ids[node]
-    return f"node {own.item() if isinstance(own, np.generic) else own!r}"
+    return f"node {plain(node_ids[node])!r}"
+
+
+def plain(value: Any) -> Any:
+    """A numpy number as the Python number it stands for; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def integers(values: Any, what: str) -> IntArray:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from fastgcn.adjacency import Normalization
+from fastgcn.checks import plain
 from fastgcn.errors import InputError, nearest
 
 Distribution = Literal["importance", "uniform", "flat", "optimal"]
@@ -251,7 +250,7 @@ def _plain(value: Any) -> Any:
     """Lists as tuples, and numpy's numbers, which parameter searches draw, as Python's."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    return value.item() if isinstance(value, np.generic) else value
+    return plain(value)
 
 
 def _check_type(name: str, value: Any, annotation: Any) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastgcn import checks
 from fastgcn.adjacency import Normalization, RowSource, normalize
+from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError, nearest
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
@@ -16,8 +17,8 @@ from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
 from fastgcn.progress import progress
 from fastgcn.rows import GraphRows
-from fastgcn.samplers import LayerSampler
 from fastgcn.samplers.block import distinct, sparse_matrix
+from fastgcn.samplers.choose import layer_sampler
 from fastgcn.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -221,21 +222,15 @@ def _sampled_forward(
     model = model_of(run_or_model)
     if model.own_weights:
         raise InputError("samples= is for networks of GCN layers; leave it out for GraphSAGE-mean")
-    config = None if isinstance(run_or_model, GCN) else run_or_model.config
+    config = TrainConfig() if isinstance(run_or_model, GCN) else run_or_model.config
     sizes = checks.integers(np.atleast_1d(samples), "samples").tolist()
     sizes *= len(model.layers) if np.ndim(samples) == 0 else 1
     if len(sizes) != len(model.layers):
         raise InputError(
             f"samples must be one number or {len(model.layers)}, one a layer, got {len(sizes)}"
         )
-    sampler = LayerSampler(
-        normalize(graph, cast(Normalization, model.normalization)),
-        sizes,
-        distribution=config.distribution if config else "importance",
-        replacement=config.replacement if config else True,
-        neighbors_only=config.neighbors_only if config else False,
-        correct_weights=config.correct_weights if config else True,
-    )
+    adjacency = normalize(graph, cast(Normalization, model.normalization))
+    sampler = layer_sampler(config, adjacency, sizes)
     features = FeatureRows(graph.features, model.feature_scaling)
     rng = torch.Generator().manual_seed(seed)
     device = next(model.parameters()).device

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fastgcn import checks
 from fastgcn.errors import InputError, MissingFileError
 from fastgcn.graph import Graph
 from fastgcn.types import IntArray
@@ -69,5 +70,4 @@ def own_ids(graph: Graph, nodes: IntArray) -> list[Any]:
     """What the user calls these nodes."""
     if graph.node_ids is None:
         return list(map(int, nodes))
-    ids = (graph.node_ids[int(i)] for i in nodes)
-    return [i.item() if isinstance(i, np.generic) else i for i in ids]
+    return [checks.plain(graph.node_ids[int(i)]) for i in nodes]

@@ -303,7 +303,8 @@ def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
         history=trainer.history,
         metrics=metrics,
         class_names=None if graph.class_names is None else tuple(graph.class_names),
-        fingerprint=fingerprint(graph),
+        # The folder has it already; of a graph in memory it is a hash over all of its bytes.
+        fingerprint=fingerprint(graph) if folder is None else folder.about["fingerprint"],
         source=graph.source,
         path=None if folder is None else folder.path,
     )

@@ -149,10 +149,11 @@ class Judge:
     def _plan(self, device: torch.device) -> None:
         """The blocks above the first layer, and ÂX for the rows that they need, if it fits."""
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
-        first, *self._blocks = FullSampler(self._rows, self._layers).sample(part)
-        self._blocks = [block.to(device) for block in self._blocks]
-        if fits_in_memory(4 * len(first.dst) * self._features.width):
-            wanted = _Selected(self._rows, first.dst.numpy())
+        blocks = FullSampler(self._rows, self._layers - 1).sample(part)
+        self._blocks = [block.to(device) for block in blocks]
+        needed = (blocks[0].src if blocks else part).numpy()
+        if fits_in_memory(4 * len(needed) * self._features.width):
+            wanted = _Selected(self._rows, needed)
             self._inputs = torch.from_numpy(propagate(wanted, self._features)).to(device)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastgcn import checks
 from fastgcn.data.node_table import NodeOptions, read_nodes
 from fastgcn.data.store import StoreWriter, is_store, read_manifest
 from fastgcn.data.table_columns import floats
@@ -38,7 +39,7 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
     options = NodeOptions(columns["id"], "label", "split", columns["features"], None, None)
     found = read_nodes(node_table, options)
     own = found.index.node_ids
-    ids = list(range(found.n)) if own is None else [_plain(own[i]) for i in range(found.n)]
+    ids = list(range(found.n)) if own is None else [checks.plain(own[i]) for i in range(found.n)]
     known = old_positions(graph, ids)
     if known:
         raise InputError(
@@ -81,7 +82,3 @@ def _features(table: Table, columns: list[str], n: int, own: Any) -> AnyArray:
     ):
         write_features(table, columns, writer, n, own)
         return np.array(np.load(writer.path("features"), allow_pickle=False))
-
-
-def _plain(own: Any) -> Any:
-    return own.item() if isinstance(own, np.generic) else own

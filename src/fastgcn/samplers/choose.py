@@ -1,5 +1,7 @@
 """Which sampler a method trains with."""
 
+from collections.abc import Sequence
+
 from fastgcn.adjacency import Adjacency
 from fastgcn.config import TrainConfig
 from fastgcn.csr import CSR
@@ -16,9 +18,16 @@ def make_sampler(config: TrainConfig, adjacency: Adjacency, csr: CSR) -> Sampler
         return NeighborSampler(csr, config.fanouts, include_self=config.method == "graphsage-gcn")
     if config.method != "fastgcn":
         return FullSampler(adjacency, config.sampled_layers)
+    return layer_sampler(config, adjacency, config.layer_samples)
+
+
+def layer_sampler(
+    config: TrainConfig, adjacency: Adjacency, samples: Sequence[int]
+) -> LayerSampler:
+    """FastGCN's sampler with a config's choices, and so many vertices a layer."""
     return LayerSampler(
         adjacency,
-        config.layer_samples,
+        samples,
         distribution=config.distribution,
         replacement=config.replacement,
         neighbors_only=config.neighbors_only,

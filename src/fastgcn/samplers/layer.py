@@ -1,19 +1,18 @@
 """`LayerSampler`: vertices drawn layer by layer (Alg. 1 and Alg. 2)."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fastgcn.adjacency import Adjacency, row_entries
+from fastgcn.config import Distribution
 from fastgcn.errors import InputError, nearest
 from fastgcn.samplers.block import DENSE_ENTRIES, Block, sparse_matrix
 from fastgcn.samplers.draws import Rng, raj_weights, with_replacement, without_replacement
 from fastgcn.types import FloatArray, IntArray
-
-Distribution = Literal["importance", "uniform", "flat", "optimal"]
 
 
 class LayerSampler:
