@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgcn import TrainConfig, authors_code, paper_cora, paper_pubmed, paper_reddit
-from fastgcn.config import paper_preset
+from fastgcn.config import Distribution, Draws, Norm, paper_preset
 from fastgcn.errors import InputError
 
 BAD_VALUES = [
@@ -21,14 +21,24 @@ BAD_VALUES = [
     ("bias", 1, "bias must be true or false, got 1"),
     ("dropout", 1.0, "dropout must be at least 0 and below 1, got 1.0"),
     ("dropout", -0.1, "dropout must be at least 0 and below 1, got -0.1"),
-    ("dropout", float("nan"), "dropout must be a finite number, got nan"),
+    ("dropout", float("nan"), "dropout must be a finite number or a list of them, got nan"),
+    ("dropout", (0.5, 1.0), "dropout must be at least 0 and below 1, got 1.0"),
+    (
+        "dropout",
+        (0.5, "0.5"),
+        "dropout must be a finite number or a list of them, got (0.5, '0.5')",
+    ),
+    ("dropout", (0.5,), "dropout must be one number or 2, one for the input of each layer, got 1"),
+    ("skip", 1, "skip must be true or false, got 1"),
+    ("norm", "layers", "norm must be one of none, layer, batch, got 'layers'; did you mean"),
+    ("jumping", True, "jumping must be one of none, concat, max, got True"),
     (
         "normalization",
         "symetric",
         "normalization must be one of symmetric, row, neighbors, got 'symetric'; did you mean "
         "'symmetric'?",
     ),
-    ("feature_scaling", "column", "feature_scaling must be one of none, row, got 'column'"),
+    ("feature_scaling", "column", "must be one of none, row, standard, got 'column'"),
     ("method", "graphsage", "method must be one of fastgcn, gcn, gcn-batched, graphsage-gcn"),
     ("fanouts", (10, 0), "fanouts must be at least 1, got 0"),
     ("fanouts", 10, "fanouts must be a list of numbers, got 10"),
@@ -36,9 +46,16 @@ BAD_VALUES = [
     ("precompute", "yes", "precompute must be true or false, got 'yes'"),
     ("samples", 0, "samples must be at least 1, got 0"),
     ("samples", (10, 10), "samples must be one number or 1, one for each sampled layer"),
-    ("samples", True, "samples must be a whole number or a list of them, got True"),
+    ("samples", True, "samples must be a whole number, a list of them or 'auto', got True"),
+    ("samples", "many", "samples must be a whole number, a list of them or 'auto', got 'many'"),
+    ("target_error", 0, "target_error must be above 0, got 0"),
     ("distribution", "importanse", "did you mean 'importance'?"),
-    ("replacement", None, "replacement must be true or false, got None"),
+    ("power", -1, "power must be at least 0, got -1"),
+    ("power", 2, "power is for distribution = 'flat'; leave it at 1 with distribution = 'impor"),
+    ("draws", "poison", "got 'poison'; did you mean 'poisson'?"),
+    ("self_term", True, "self_term must be one of sampled, exact, got True"),
+    ("history", "yes", "history must be true or false, got 'yes'"),
+    ("history_every", 0, "history_every must be at least 1, got 0"),
     ("neighbors_only", 0, "neighbors_only must be true or false, got 0"),
     ("correct_weights", "no", "correct_weights must be true or false, got 'no'"),
     ("batch_size", 0, "batch_size must be at least 1, got 0"),
@@ -77,6 +94,63 @@ def test_every_field_has_a_bad_value_in_the_list_above() -> None:
     assert names == {name for name, _, _ in BAD_VALUES}
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"jumping": "max", "hidden": (8, 4)},
+            "needs them of one width, got hidden = [8, 4]",
+        ),
+        (
+            {"distribution": "optimal", "history": True},
+            "choose one of the two",
+        ),
+        (
+            {"draws": "systematic", "correct_weights": False},
+            "is for draws = 'independent' or 'successive', got draws = 'systematic'",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_each_other(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        TrainConfig(**settings)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        ({}, False),
+        ({"skip": True}, True),
+        ({"jumping": "max"}, True),
+        ({"skip": True, "jumping": "concat", "hidden": ()}, False),
+    ],
+)
+def test_who_needs_own_rows(settings: dict[str, Any], needed: bool) -> None:
+    assert TrainConfig(**settings).needs_own_rows is needed
+
+
+def test_settings_of_earlier_versions_are_read() -> None:
+    """Before `draws` there was `replacement`, and none of what the network has learnt since."""
+    new = ("skip", "norm", "jumping", "target_error", "power", "self_term", "history")
+    for replacement, draws in ((True, "independent"), (False, "successive")):
+        config = TrainConfig(seed=3, draws=draws)  # type: ignore[arg-type]
+        stored = config.to_dict()
+        for name in (*new, "draws", "history_every"):
+            del stored[name]
+        assert TrainConfig.from_dict(stored | {"replacement": replacement}) == config
+    with pytest.raises(InputError, match="replacement must be true or false, got None"):
+        TrainConfig.from_dict({"replacement": None})
+
+
+def test_automatic_samples_have_to_be_settled() -> None:
+    config = TrainConfig(samples="auto", hidden=(8, 8))
+    with pytest.raises(InputError, match="samples = 'auto' has not been turned into numbers yet"):
+        _ = config.layer_samples
+    assert config.replace(samples=(5, 7)).layer_samples == (5, 7)
+    assert config.replace(method="gcn").layer_samples == ()
+
+
 @pytest.mark.parametrize("build", [TrainConfig().replace, lambda **v: TrainConfig.from_dict(v)])
 def test_unknown_settings_are_refused_with_the_nearest(build: Any) -> None:
     with pytest.raises(InputError, match="unknown setting 'learning_rat'; did you mean"):
@@ -91,7 +165,8 @@ def test_unknown_settings_are_refused_with_the_nearest(build: Any) -> None:
 def configs(draw: st.DrawFn) -> TrainConfig:
     hidden = draw(st.integers(1, 99) | st.lists(st.integers(1, 99), max_size=3))
     precompute = draw(st.booleans())
-    sampled = (1 if isinstance(hidden, int) else len(hidden)) + 1 - precompute
+    layers = (1 if isinstance(hidden, int) else len(hidden)) + 1
+    sampled = layers - precompute
     return TrainConfig(
         hidden=hidden if isinstance(hidden, int) else tuple(hidden),
         precompute=precompute,
@@ -99,9 +174,15 @@ def configs(draw: st.DrawFn) -> TrainConfig:
             st.integers(1, 99)
             | st.lists(st.integers(1, 99), min_size=sampled, max_size=sampled).map(tuple)
         ),
-        distribution=draw(st.sampled_from(["importance", "uniform", "flat", "optimal"])),
+        distribution=draw(st.sampled_from(get_args(Distribution))),
+        draws=draw(st.sampled_from(get_args(Draws))),
+        skip=draw(st.booleans()),
+        norm=draw(st.sampled_from(get_args(Norm))),
         learning_rate=draw(st.floats(1e-6, 1)),
-        dropout=draw(st.floats(0, 0.99)),
+        dropout=draw(
+            st.floats(0, 0.99)
+            | st.lists(st.floats(0, 0.99), min_size=layers, max_size=layers).map(tuple)
+        ),
         seed=draw(st.integers(0, 2**63 - 1)),
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])),
     )
@@ -149,7 +230,7 @@ def test_presets_are_the_papers(preset: Any, hidden: int, batch_size: int, sampl
     assert config.dropout == 0
     assert config.inductive
     assert config.precompute
-    assert config.replacement
+    assert config.draws == "independent"
     assert config.correct_weights
     assert not config.bias
     assert config.weight_decay == 0
@@ -160,7 +241,7 @@ def test_authors_code_departs_from_the_paper_where_their_program_does() -> None:
     paper, theirs = paper_pubmed().to_dict(), authors_code(paper_pubmed()).to_dict()
     assert {key: theirs[key] for key in theirs if theirs[key] != paper[key]} == {
         "distribution": "flat",
-        "replacement": False,
+        "draws": "successive",
         "neighbors_only": True,
         "correct_weights": False,
         "drop_last": True,

@@ -211,7 +211,7 @@ def test_many_samples_come_close_to_the_full_network(distribution: Any) -> None:
 
 def test_all_vertices_without_replacement_are_the_full_network() -> None:
     graph = communities()
-    run = fit(graph, TrainConfig(hidden=8, samples=20, replacement=False, epochs=2, threads=1))
+    run = fit(graph, TrainConfig(hidden=8, samples=20, draws="successive", epochs=2, threads=1))
     np.testing.assert_allclose(
         predict(run, graph, samples=60), predict(run, graph), rtol=1e-4, atol=1e-6
     )

@@ -2,20 +2,23 @@
 
 import dataclasses
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from fastgcn.adjacency import Normalization
-from fastgcn.checks import plain
 from fastgcn.errors import InputError, nearest
+from fastgcn.field_checks import as_plain, at_least, check_kind, require
 
-Distribution = Literal["importance", "uniform", "flat", "optimal"]
+Distribution = Literal["importance", "uniform", "flat", "optimal", "ladies"]
+Draws = Literal["independent", "successive", "poisson", "systematic", "stratified"]
+SelfTerm = Literal["sampled", "exact"]
 Method = Literal["fastgcn", "gcn", "gcn-batched", "graphsage-gcn", "graphsage-mean"]
 EarlyStopping = Literal["none", "authors", "patience"]
-FeatureScaling = Literal["none", "row"]
+FeatureScaling = Literal["none", "row", "standard"]
+Norm = Literal["none", "layer", "batch"]
+Jumping = Literal["none", "concat", "max"]
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
@@ -38,15 +41,24 @@ class TrainConfig:
     # Network: M = len(hidden) + 1 layers (eq. 1).
     hidden: int | tuple[int, ...] = 128
     bias: bool = False
-    dropout: float = 0.0
+    dropout: float | tuple[float, ...] = 0.0  # one rate, or one for the input of each layer
+    skip: bool = False  # H' = ÂHW + HR + b above the first layer
+    norm: Norm = "none"  # after each hidden convolution, before ReLU
+    jumping: Jumping = "none"  # the output layer sees a node's rows of all hidden layers
     normalization: Normalization = "symmetric"
-    feature_scaling: FeatureScaling = "none"  # row: every node's features sum to one
+    feature_scaling: FeatureScaling = "none"  # row: a node's sum to one; standard: z-scores
     precompute: bool = True  # ÂX once, so the first layer is exact (Table 2)
 
     # Sampling (Alg. 1 and 2): one size for all sampled layers, or one each from the input up.
-    samples: int | tuple[int, ...] = 400
+    # "auto": as many as bring the relative error of a sampled convolution to `target_error`.
+    samples: int | tuple[int, ...] | Literal["auto"] = 400
+    target_error: float = 0.1
     distribution: Distribution = "importance"
-    replacement: bool = True
+    power: float = 1.0  # flat: q(u) ∝ ‖Â(:,u)‖^power
+    draws: Draws = "independent"
+    self_term: SelfTerm = "sampled"  # exact: Â(v,v)·H(v) in full, the rest of the row sampled
+    history: bool = False  # sample only what has changed since rows were last computed in full
+    history_every: int = 1  # epochs between refreshes of those rows
     neighbors_only: bool = False  # draw among the neighbours of the layer above alone
     correct_weights: bool = True  # False: the authors' factor, which is biased
     fanouts: tuple[int, ...] = (10, 25)  # GraphSAGE: neighbours a row, from the input up
@@ -73,34 +85,68 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = _plain(getattr(self, field.name))
+            value = as_plain(getattr(self, field.name))
             object.__setattr__(self, field.name, value)
-            _check_type(field.name, value, field.type)
-        for name in ("batch_size", "epochs", "patience"):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("threads", "weight_decay", "seed"):
-            _at_least(name, getattr(self, name), 0)
+            check_kind(field.name, value, field.type)
+        for name in ("batch_size", "epochs", "patience", "history_every"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("threads", "weight_decay", "seed", "power"):
+            at_least(name, getattr(self, name), 0)
+        for name in ("learning_rate", "target_error"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
         if self.seed > _LARGEST_SEED:
             raise InputError(f"seed must be at most {_LARGEST_SEED}, got {self.seed}")
-        for size in self.hidden_sizes:
-            _at_least("hidden", size, 1)
-        for size in (self.samples,) if isinstance(self.samples, int) else self.samples:
-            _at_least("samples", size, 1)
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be at least 0 and below 1, got {self.dropout}")
-        if not self.learning_rate > 0:
-            raise InputError(f"learning_rate must be above 0, got {self.learning_rate}")
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise InputError(f"device must be auto, cpu or cuda[:N], got {self.device!r}")
-        _require(isinstance(self.fanouts, tuple), "fanouts", "a list of numbers", self.fanouts)
-        for size in self.fanouts:
-            _at_least("fanouts", size, 1)
+        self._check_network()
+        self._check_sampling()
         if self.neighbor_sampling:
             self._check_graphsage()
-        if not isinstance(self.samples, int) and len(self.samples) != self.sampled_layers:
+
+    def _check_network(self) -> None:
+        for size in self.hidden_sizes:
+            at_least("hidden", size, 1)
+        if self.jumping == "max" and len(set(self.hidden_sizes)) > 1:
+            raise InputError(
+                "jumping = 'max' compares the hidden layers entry by entry, and so needs them of "
+                f"one width, got hidden = {list(self.hidden_sizes)}"
+            )
+        for rate in self.dropout if isinstance(self.dropout, tuple) else (self.dropout,):
+            if not 0 <= rate < 1:
+                raise InputError(f"dropout must be at least 0 and below 1, got {rate}")
+        if isinstance(self.dropout, tuple) and len(self.dropout) != self.layers:
+            raise InputError(
+                f"dropout must be one number or {self.layers}, one for the input of each layer, "
+                f"got {len(self.dropout)}"
+            )
+
+    def _check_sampling(self) -> None:
+        if self.history and self.distribution == "optimal":
+            raise InputError(
+                "distribution = 'optimal' is for hidden rows, and history = true samples only "
+                "their changes; choose one of the two"
+            )
+        if self.samples != "auto":
+            for size in (self.samples,) if isinstance(self.samples, int) else self.samples:
+                at_least("samples", size, 1)
+        if isinstance(self.samples, tuple) and len(self.samples) != self.sampled_layers:
             raise InputError(
                 f"samples must be one number or {self.sampled_layers}, one for each sampled layer "
                 f"from the input up, got {len(self.samples)}"
+            )
+        require(isinstance(self.fanouts, tuple), "fanouts", "a list of numbers", self.fanouts)
+        for size in self.fanouts:
+            at_least("fanouts", size, 1)
+        if self.power != 1 and self.distribution != "flat":
+            raise InputError(
+                "power is for distribution = 'flat'; leave it at 1 with "
+                f"distribution = {self.distribution!r}, got {self.power:g}"
+            )
+        if not self.correct_weights and self.draws not in ("independent", "successive"):
+            raise InputError(
+                "correct_weights = false, the authors' factor, is for draws = 'independent' or "
+                f"'successive', got draws = {self.draws!r}"
             )
 
     def _check_graphsage(self) -> None:
@@ -129,6 +175,13 @@ class TrainConfig:
         return len(self.hidden_sizes) + 1
 
     @property
+    def needs_own_rows(self) -> bool:
+        """Whether a layer sees its nodes' own rows, so that `src` of a block must hold `dst`."""
+        return self.method == "graphsage-mean" or (
+            self.layers > 1 and (self.skip or self.jumping != "none")
+        )
+
+    @property
     def sampled_layers(self) -> int:
         """How many convolutions are sampled: all but the precomputed one."""
         return self.layers - self.precompute
@@ -138,6 +191,11 @@ class TrainConfig:
         """t_l for each sampled layer, from the input up; none where no vertices are drawn."""
         if self.method != "fastgcn":
             return ()
+        if self.samples == "auto":
+            raise InputError(
+                "samples = 'auto' has not been turned into numbers yet; do so with "
+                "config.replace(samples=...)"
+            )
         if isinstance(self.samples, int):
             return (self.samples,) * self.sampled_layers
         return self.samples
@@ -152,7 +210,15 @@ class TrainConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
-        """From plain data; an unknown key is refused with the nearest right one."""
+        """From plain data; an unknown key is refused with the nearest right one.
+
+        `replacement`, which settings of earlier versions have, is read as what `draws` says now.
+        """
+        if "replacement" in values:
+            values = dict(values)
+            old = values.pop("replacement")
+            check_kind("replacement", old, bool)
+            values["draws"] = "independent" if old else "successive"
         known = [field.name for field in dataclasses.fields(cls)]
         for key in values:
             if key not in known:
@@ -192,7 +258,7 @@ def authors_code(base: TrainConfig | None = None) -> TrainConfig:
     base = base or paper_cora()
     return base.replace(
         distribution="flat",
-        replacement=False,
+        draws="successive",
         neighbors_only=True,
         correct_weights=False,
         drop_last=True,
@@ -239,47 +305,3 @@ def paper_preset(data_name: str) -> TrainConfig:
     if data_name in ("cora", "citeseer"):
         return paper_cora()
     return paper_pubmed() if data_name == "pubmed" else paper_reddit()
-
-
-def _at_least(name: str, value: float, least: int) -> None:
-    if not value >= least:
-        raise InputError(f"{name} must be at least {least}, got {value}")
-
-
-def _plain(value: Any) -> Any:
-    """Lists as tuples, and numpy's numbers, which parameter searches draw, as Python's."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
-    return plain(value)
-
-
-def _check_type(name: str, value: Any, annotation: Any) -> None:
-    """The value is of the annotated kind: a choice, a switch, a number or a list of numbers."""
-    choices = get_args(annotation) if getattr(annotation, "__origin__", None) is Literal else ()
-    if choices:
-        if value not in choices:
-            raise InputError(
-                f"{name} must be one of {', '.join(choices)}, got {value!r}"
-                + nearest(str(value), choices)
-            )
-    elif annotation is bool:
-        _require(isinstance(value, bool), name, "true or false", value)
-    elif annotation is int:
-        _require(_is_int(value), name, "a whole number", value)
-    elif annotation is float:
-        good = _is_int(value) or (isinstance(value, float) and math.isfinite(value))
-        _require(good, name, "a finite number", value)
-    elif annotation is str:
-        _require(isinstance(value, str), name, "text", value)
-    else:
-        good = _is_int(value) or (isinstance(value, tuple) and all(map(_is_int, value)))
-        _require(good, name, "a whole number or a list of them", value)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require(condition: bool, name: str, expected: str, value: Any) -> None:
-    if not condition:
-        raise InputError(f"{name} must be {expected}, got {value!r}")

@@ -9,7 +9,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastgcn import checks
 from fastgcn.adjacency import Normalization
-from fastgcn.config import Distribution, EarlyStopping, FeatureScaling, TrainConfig
+from fastgcn.config import (
+    Distribution,
+    Draws,
+    EarlyStopping,
+    FeatureScaling,
+    Jumping,
+    Norm,
+    SelfTerm,
+    TrainConfig,
+)
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import Graph, Split
 from fastgcn.inference import embed, evaluate, predict
@@ -53,14 +62,23 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         graph: Graph | None = None,
         *,
         hidden: int | tuple[int, ...] = _DEFAULTS.hidden,
-        samples: int | tuple[int, ...] = _DEFAULTS.samples,
+        skip: bool = _DEFAULTS.skip,
+        norm: Norm = _DEFAULTS.norm,
+        jumping: Jumping = _DEFAULTS.jumping,
+        samples: int | tuple[int, ...] | Literal["auto"] = _DEFAULTS.samples,
+        target_error: float = _DEFAULTS.target_error,
         distribution: Distribution = _DEFAULTS.distribution,
+        power: float = _DEFAULTS.power,
+        draws: Draws = _DEFAULTS.draws,
+        self_term: SelfTerm = _DEFAULTS.self_term,
+        history: bool = _DEFAULTS.history,
+        history_every: int = _DEFAULTS.history_every,
         precompute: bool = _DEFAULTS.precompute,
         batch_size: int = _DEFAULTS.batch_size,
         epochs: int = _DEFAULTS.epochs,
         learning_rate: float = _DEFAULTS.learning_rate,
         weight_decay: float = _DEFAULTS.weight_decay,
-        dropout: float = _DEFAULTS.dropout,
+        dropout: float | tuple[float, ...] = _DEFAULTS.dropout,
         bias: bool = _DEFAULTS.bias,
         early_stopping: EarlyStopping = _DEFAULTS.early_stopping,
         patience: int = _DEFAULTS.patience,
@@ -74,8 +92,17 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
     ) -> None:
         self.graph = graph
         self.hidden = hidden
+        self.skip = skip
+        self.norm = norm
+        self.jumping = jumping
         self.samples = samples
+        self.target_error = target_error
         self.distribution = distribution
+        self.power = power
+        self.draws = draws
+        self.self_term = self_term
+        self.history = history
+        self.history_every = history_every
         self.precompute = precompute
         self.batch_size = batch_size
         self.epochs = epochs

@@ -4,21 +4,75 @@ Dense, memory-mapped and sparse features look the same from here; only the rows 
 ever read.
 """
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.adjacency import Rows
+from fastgcn.progress import progress
 from fastgcn.types import FloatArray, IntArray
+
+# Bytes of float64 that statistics look at together, so that a memory map is read in pieces.
+_CHUNK_BYTES = 1 << 26
+
+
+class Statistics(NamedTuple):
+    """What standardises features: (x - mean) · scale, each (F,) float32."""
+
+    mean: FloatArray
+    scale: FloatArray
+
+
+def column_statistics(features: FloatArray | csr_array, nodes: IntArray) -> Statistics:
+    """Mean and 1/sd of every column of an (N, F) matrix over the rows `nodes`, at least one.
+
+    Sparse features keep a mean of zero, for subtracting another would fill the matrix. A column
+    that does not vary has scale one.
+
+    >>> column_statistics(np.array([[1.0, 5.0], [3.0, 5.0], [9.0, 9.0]]), np.array([0, 1]))
+    Statistics(mean=array([2., 5.], dtype=float32), scale=array([1., 1.], dtype=float32))
+    """
+    width = int(features.shape[1])
+    mean, squares = np.zeros(width), np.zeros(width)  # squares: Σ (x - mean)²
+    step = max(1, _CHUNK_BYTES // max(8 * width, 1))
+    with progress("Measuring the features", len(nodes), "nodes") as advance:
+        for start in range(0, len(nodes), step):
+            ids = nodes[start : start + step]
+            part_mean, part_squares = _moments(features[ids])
+            # Two parts' moments make those of their union; sums of raw squares would cancel.
+            total, difference = start + len(ids), part_mean - mean
+            squares += part_squares + difference**2 * (start * len(ids) / total)
+            mean += difference * (len(ids) / total)
+            advance(len(ids))
+    deviation = np.sqrt(squares / len(nodes))
+    scale = np.divide(1, deviation, out=np.ones(width), where=deviation > 0)
+    if isinstance(features, csr_array):
+        mean = np.zeros(width)
+    return Statistics(mean.astype(np.float32), scale.astype(np.float32))
+
+
+def _moments(rows: FloatArray | csr_array) -> tuple[FloatArray, FloatArray]:
+    """(F,) the mean of each column, and the sum of squared distances from it."""
+    if not isinstance(rows, csr_array):
+        mean = rows.mean(axis=0, dtype=np.float64)
+        return mean, np.square(rows - mean).sum(axis=0)
+    n, width = rows.shape
+    mean = np.bincount(rows.indices, weights=rows.data, minlength=width) / n
+    distances = np.square(rows.data - mean[rows.indices])
+    zeros = n - np.bincount(rows.indices, minlength=width)
+    squares = np.bincount(rows.indices, weights=distances, minlength=width) + zeros * mean**2
+    return mean, squares
 
 
 class FeatureRows:
     """Rows of an (N, F) feature matrix under ids 0..n-1.
 
-    `nodes` (n,) says which row an id stands for, None that they are the same. With `scaling`
-    "row", every row is divided by the sum of its magnitudes, as the authors' program does with
-    counts of words; a row of zeros stays.
+    `nodes` (n,) says which row an id stands for, None that they are the same. `scaling`:
+
+    * "row" divides every row by the sum of its magnitudes, as the authors' program does with
+      counts of words; a row of zeros stays;
+    * "standard" standardises every column by `statistics`, those of the training nodes.
     """
 
     def __init__(
@@ -26,8 +80,11 @@ class FeatureRows:
         features: FloatArray | csr_array,
         scaling: str = "none",
         nodes: IntArray | None = None,
+        statistics: Statistics | None = None,
     ) -> None:
+        assert (statistics is None) == (scaling != "standard")
         self.features, self.scaling, self.nodes = features, scaling, nodes
+        self.statistics = statistics
 
     @property
     def width(self) -> int:
@@ -36,31 +93,45 @@ class FeatureRows:
     def __call__(self, ids: IntArray) -> FloatArray:
         """(len(ids), F) float32, dense, a copy."""
         rows = self._rows(ids)
-        dense: FloatArray = rows.toarray() if isinstance(rows, csr_array) else rows
-        return dense * self._scales(dense)[:, None] if self.scaling == "row" else dense
+        return cast(FloatArray, rows.toarray() if isinstance(rows, csr_array) else rows)
 
     def convolve(self, rows: Rows) -> FloatArray:
         """(s, F) float32: the product of some rows of Â with the features, ÂX."""
-        shape = (len(rows.indptr) - 1, self.features.shape[0])
-        if self.scaling == "none" and not isinstance(self.features, csr_array):
+        from fastgcn.kernels.products import sparse_times_dense, sparse_times_sparse  # loads numba
+
+        if self.scaling == "none":
             # Straight from the feature matrix, which may be a memory map: nothing is gathered.
             columns = rows.indices if self.nodes is None else self.nodes[rows.indices]
-            direct = csr_array((rows.values, columns, rows.indptr), shape) @ self.features
-            return cast(FloatArray, direct)
-        columns, place = np.unique(rows.indices, return_inverse=True)
-        part = self._rows(columns)
-        scales = self._scales(part) if self.scaling == "row" else np.ones(len(columns), np.float32)
-        matrix = csr_array(
-            (rows.values * scales[place], place, rows.indptr), (shape[0], len(columns))
-        )
-        product = matrix @ part
-        return cast(FloatArray, product.toarray() if isinstance(product, csr_array) else product)
+            part = self.features
+        else:
+            needed, columns = np.unique(rows.indices, return_inverse=True)
+            part = self._rows(needed)
+        matrix = rows.indptr, columns, rows.values
+        if isinstance(part, csr_array):
+            return sparse_times_sparse(*matrix, part.indptr, part.indices, part.data, self.width)
+        return sparse_times_dense(*matrix, np.asarray(part))
 
     def _rows(self, ids: IntArray) -> FloatArray | csr_array:
-        return self.features[ids if self.nodes is None else self.nodes[ids]]
-
-    def _scales(self, rows: FloatArray | csr_array) -> FloatArray:
+        """The scaled rows, sparse where the features are and no mean is taken off them."""
+        rows = self.features[ids if self.nodes is None else self.nodes[ids]]
+        if self.statistics is not None:
+            return _standardised(rows, self.statistics)
+        if self.scaling == "none":
+            return rows
         sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
         scales: FloatArray = np.zeros(len(sums), np.float32)
         np.divide(1, sums, out=scales, where=sums > 0)
-        return scales
+        if isinstance(rows, csr_array):
+            rows.data *= np.repeat(scales, np.diff(rows.indptr))
+            return rows
+        return cast(FloatArray, rows * scales[:, None])
+
+
+def _standardised(rows: FloatArray | csr_array, statistics: Statistics) -> FloatArray | csr_array:
+    mean, scale = statistics
+    if isinstance(rows, csr_array):
+        if not mean.any():
+            rows.data *= scale[rows.indices]
+            return rows
+        rows = rows.toarray()
+    return cast(FloatArray, (rows - mean) * scale)

@@ -1,14 +1,17 @@
 """Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn import checks
-from fastgcn.adjacency import Normalization, RowSource, normalize
+from fastgcn.adjacency import Normalization, Rows, RowSource, normalize
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError, nearest
 from fastgcn.features import FeatureRows
@@ -136,8 +139,15 @@ def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
     """The rows of Â and of X that this network sees of a graph."""
     return (
         GraphRows(graph.csr, model.normalization),
-        FeatureRows(graph.features, model.feature_scaling),
+        feature_rows(model, graph.features),
     )
+
+
+def feature_rows(
+    model: GCN, features: FloatArray | csr_array, nodes: IntArray | None = None
+) -> FeatureRows:
+    """The rows of a feature matrix, or of its part `nodes`, as this network wants them scaled."""
+    return FeatureRows(features, model.feature_scaling, nodes, model.feature_statistics)
 
 
 @torch.no_grad()
@@ -154,60 +164,70 @@ def full_forward(
     Layer l is computed for the nodes that layer l+1 needs and no others.
     """
     layers = len(model.layers) if layers is None else layers
-    asked, place = np.unique(nodes, return_inverse=True)
+    asked = np.unique(nodes)
     needed = _needed(source, asked, layers)
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
+
+    def inputs(ids: IntArray) -> Tensor:
+        return torch.from_numpy(features(ids)).to(device)
+
+    h: Callable[[IntArray], Tensor] = inputs  # rows of H^(number) by node id
+    hidden: list[_RowsById] = []  # of the asked nodes, where the output layer wants them
     with progress("Applying the network", sum(map(len, needed[:-1])), "rows") as advance:
-        h: Tensor | None = None
-        for number in range(layers):
+        for number, (below, above) in enumerate(pairwise(needed)):
             layer = model.convolutions[number]
-            z = torch.cat(
-                [
-                    layer.before(_rows(features, ids, device) if h is None else h[start:stop])
-                    for start, stop, ids in _chunks(needed[number], advance)
-                ]
-            )
+            z = torch.cat([layer.before(h(ids)) for ids in _chunks(below, advance)])
             parts = []
-            for _, _, ids in _chunks(needed[number + 1]):
-                rows = source.rows(ids)
-                column = np.searchsorted(needed[number], rows.indices)
-                adj = sparse_matrix(rows.indptr, column, rows.values, len(z)).to(device)
+            for ids in _chunks(above):
                 own = None
-                if layer.own_weight is not None:
-                    at = torch.from_numpy(np.searchsorted(needed[number], ids)).to(device)
-                    own = _rows(features, ids, device) if h is None else h[at]
-                parts.append(model.activate(number, layer.after(adj @ z, own)))
-            h = torch.cat(parts)
-        if h is None:
-            h = torch.cat([_rows(features, ids, device) for _, _, ids in _chunks(asked)])
+                if model.jumps(number):
+                    own = model.joined([rows(ids) for rows in hidden])
+                elif layer.own_weight is not None:
+                    own = h(ids)
+                mixed = _matrix(source.rows(ids), below).to(device) @ z
+                parts.append(model.activate(number, layer.after(mixed, own)))
+            h = _RowsById(above, torch.cat(parts))
+            if model.jumping != "none":
+                hidden.append(_RowsById(asked, h(asked)))
     model.train(was_training)
-    return h[torch.from_numpy(place).to(device)]
+    return h(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsById:
+    """Computed rows (k, d) of `nodes` (k,), ascending, read by node id."""
+
+    nodes: IntArray
+    rows: Tensor
+
+    def __call__(self, ids: IntArray) -> Tensor:
+        return self.rows[torch.from_numpy(np.searchsorted(self.nodes, ids)).to(self.rows.device)]
+
+
+def _matrix(rows: Rows, below: IntArray) -> Tensor:
+    """(s, k): rows of Â over the columns `below` (k,), ascending, which hold all they have."""
+    columns = np.searchsorted(below, rows.indices)
+    return sparse_matrix(rows.indptr, columns, rows.values, len(below))
 
 
 def _needed(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
     """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
     sets = [nodes]
     for _ in range(layers):
-        columns = [
-            distinct(source.rows(ids).indices, source.n)[0] for _, _, ids in _chunks(sets[0])
-        ]
+        columns = [distinct(source.rows(ids).indices, source.n)[0] for ids in _chunks(sets[0])]
         # A node's own row is needed too, where Â has no loop to ask for it.
         sets.insert(0, distinct(np.concatenate([sets[0], *columns]), source.n)[0])
     return sets
 
 
-def _chunks(ids: IntArray, advance: Any = None) -> Iterator[tuple[int, int, IntArray]]:
+def _chunks(ids: IntArray, advance: Any = None) -> Iterator[IntArray]:
     for start in range(0, len(ids), _NODES_AT_ONCE):
-        stop = min(start + _NODES_AT_ONCE, len(ids))
-        yield start, stop, ids[start:stop]
+        chunk = ids[start : start + _NODES_AT_ONCE]
+        yield chunk
         if advance is not None:
-            advance(stop - start)
-
-
-def _rows(features: FeatureSource, ids: IntArray, device: torch.device) -> Tensor:
-    return torch.from_numpy(features(ids)).to(device)
+            advance(len(chunk))
 
 
 @torch.no_grad()
@@ -220,8 +240,6 @@ def _sampled_forward(
 ) -> Tensor:
     """Logits with every convolution sampled as in training, the first one too."""
     model = model_of(run_or_model)
-    if model.own_weights:
-        raise InputError("samples= is for networks of GCN layers; leave it out for GraphSAGE-mean")
     config = TrainConfig() if isinstance(run_or_model, GCN) else run_or_model.config
     sizes = checks.integers(np.atleast_1d(samples), "samples").tolist()
     sizes *= len(model.layers) if np.ndim(samples) == 0 else 1
@@ -230,20 +248,21 @@ def _sampled_forward(
             f"samples must be one number or {len(model.layers)}, one a layer, got {len(sizes)}"
         )
     adjacency = normalize(graph, cast(Normalization, model.normalization))
-    sampler = layer_sampler(config, adjacency, sizes)
-    features = FeatureRows(graph.features, model.feature_scaling)
+    sampler = layer_sampler(config, adjacency, sizes, own_rows=model.needs_own_rows)
+    features = feature_rows(model, graph.features)
     rng = torch.Generator().manual_seed(seed)
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     parts = []
-    for start in range(0, len(nodes), _SAMPLED_AT_ONCE):
-        batch = torch.tensor(nodes[start : start + _SAMPLED_AT_ONCE])
+    asked, place = np.unique(nodes, return_inverse=True)
+    for start in range(0, len(asked), _SAMPLED_AT_ONCE):
+        batch = torch.from_numpy(asked[start : start + _SAMPLED_AT_ONCE])
         blocks = sampler.sample(batch, rng)
-        x = _rows(features, blocks[0].src.numpy(), device)
+        x = torch.from_numpy(features(blocks[0].src.numpy())).to(device)
         parts.append(model([block.to(device) for block in blocks], x))
     model.train(was_training)
-    return torch.cat(parts)
+    return torch.cat(parts)[torch.from_numpy(place).to(device)]
 
 
 def _node_set(graph: Graph, nodes: Any) -> IntArray:

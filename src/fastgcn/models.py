@@ -7,24 +7,26 @@ from typing import cast
 import torch
 from torch import Generator, Tensor, nn
 
+from fastgcn.features import Statistics
+from fastgcn.kernels.dropout import dropout_mask
 from fastgcn.samplers.block import Block
 
 
 class GraphConvolution(nn.Module):
     """H' = ÂHW + b, before the nonlinearity (eq. 1; the bias is not in the paper).
 
-    With `own`, H' = HV + ÂHW + b: the node's own row has weights of its own, which is
-    W·CONCAT(h(v), mean of neighbours) of GraphSAGE-mean where Â averages neighbours alone.
+    With `own` > 0, H' = ÂHW + OR + b, where O (s, own) are rows of the layer's nodes themselves,
+    not mixed with others and so never sampled: the layer's input H for a skip path, or what the
+    network hands over. With Â the mean of the neighbours alone and O = H it is
+    W·CONCAT(h(v), mean of neighbours) of GraphSAGE-mean.
 
-    The product is taken in the cheaper order: Â(HW) where W shrinks the rows, (ÂH)W otherwise.
+    The product is taken in the cheaper order, Â(HW) or (ÂH)W.
     """
 
-    def __init__(
-        self, n_in: int, n_out: int, *, bias: bool, rng: Generator, own: bool = False
-    ) -> None:
+    def __init__(self, n_in: int, n_out: int, *, bias: bool, rng: Generator, own: int = 0) -> None:
         super().__init__()
         self.weight = _glorot(n_in, n_out, rng)
-        self.own_weight = _glorot(n_in, n_out, rng) if own else None
+        self.own_weight = _glorot(own, n_out, rng) if own else None
         self.bias = nn.Parameter(torch.zeros(n_out)) if bias else None
         self.shrinks = n_out < n_in
 
@@ -33,21 +35,35 @@ class GraphConvolution(nn.Module):
         return h @ self.weight if self.shrinks else h
 
     def after(self, mixed: Tensor, own: Tensor | None = None) -> Tensor:
-        """What is done to the rows that Â has mixed; `own` are the nodes' rows before that."""
-        out = mixed if self.shrinks else mixed @ self.weight
+        """What is done to the rows that Â has mixed; `own` are the nodes' own rows O."""
+        return self.finish(mixed if self.shrinks else mixed @ self.weight, own)
+
+    def finish(self, out: Tensor, own: Tensor | None) -> Tensor:
+        """ÂHW with what is added to it."""
         if self.own_weight is not None:
             assert own is not None
             out = out + own @ self.own_weight
         return out if self.bias is None else out + self.bias
 
-    def forward(self, h: Tensor, block: Block | None) -> Tensor:
-        """`block` None: the rows of h are mixed already (ÂX, precomputed)."""
-        z = self.before(h)
+    def forward(self, h: Tensor, block: Block | None, own: Tensor | None = None) -> Tensor:
+        """`own` None: O = H. `block` None: h holds rows of ÂH, and rows of O to the right of them
+        where the layer has R."""
         if block is None:
-            return self.after(z)
-        if self.own_weight is None:
-            return self.after(block.adj @ z)
-        return self.after(block.adj @ z, h[torch.searchsorted(block.src, block.dst)])
+            n_in = len(self.weight)
+            return self.finish(h[:, :n_in] @ self.weight, h[:, n_in:])
+        if self.own_weight is not None and own is None:
+            own = block.own_rows(h)
+        if self.mix_first(block):
+            return self.finish(block.mix(h) @ self.weight, own)
+        return self.finish(block.mix(h @ self.weight), own)
+
+    def mix_first(self, block: Block) -> bool:
+        """Whether (ÂH)W takes fewer multiplications with this block than Â(HW), or must be."""
+        if block.mix_first_only:
+            return True
+        n_in, n_out = self.weight.shape
+        sources, rows, entries = len(block.src), len(block.dst), block.entries
+        return entries * n_in + rows * n_in * n_out < sources * n_in * n_out + entries * n_out
 
 
 def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
@@ -55,27 +71,58 @@ def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
 
 
 class Dropout(nn.Module):
-    """Zeroes entries with probability p while training, drawing from its own generator."""
+    """Zeroes entries while training, drawing from its own generator; a rate for each layer."""
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, rates: Sequence[float]) -> None:
         super().__init__()
-        self.p = p
+        self.rates = tuple(rates)
         self.rng: Generator | None = None
 
-    def forward(self, h: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
+    def forward(self, h: Tensor, layer: int) -> Tensor:
+        rate = self.rates[layer]
+        if not self.training or rate == 0:
             return h
-        keep = torch.empty_like(h).bernoulli_(1 - self.p, generator=self.rng)
-        return h * keep / (1 - self.p)
+        if h.device.type != "cpu":
+            return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)
+        mask = torch.empty(h.shape)
+        seed = int(torch.randint(2**62, (), generator=self.rng))
+        dropout_mask(seed, rate, mask.view(-1).numpy())
+        return h * mask
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation that takes a lone row, which has no variance, by the running figures."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        if len(h) > 1 or not self.training:
+            return super().forward(h)
+        return nn.functional.batch_norm(
+            h, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
+
+
+_NORMS = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
 
 
 class GCN(nn.Module):
-    """The paper's network: M graph convolutions with ReLU between them (eq. 1).
+    """The paper's network, M graph convolutions with ReLU between them (eq. 1), and its kin:
 
-    `sizes` are the widths F, d_1, ..., C. `multilabel` says what the outputs mean: logits of a
-    softmax over classes, or of a sigmoid for each label. `normalization` and `feature_scaling`
-    belong to the network, for its weights are of no use with another Â or other features.
-    `own_weights` gives every layer a second matrix, for the node's own row (GraphSAGE-mean).
+        H(l+1) = ReLU(norm(Â H(l) W(l) + H(l) R(l) + b(l))),  l = 0, ..., M-2,  H(0) = X
+        logits = Â H(M-1) W(M-1) + J R(M-1) + b(M-1)
+
+    The paper has no norm and no R. `sizes` are the widths F, d_1, ..., C.
+
+    * `skip`: every layer above the first has R, and J = H(M-1).
+    * `jumping`: J joins all hidden rows of a node, CONCAT(H(1), ..., H(M-1)) for "concat", their
+      largest entries for "max" (jumping knowledge); it stands in for the last layer's skip.
+    * `own_weights`: all layers have R, the first too (GraphSAGE-mean).
+    * `norm`: "layer" over a row's entries or "batch" over the rows at hand; where vertices are
+      drawn these are the drawn ones, each counted once.
+
+    Blocks must hold `dst` in `src` where there is an R. `dropout` is one rate, or one for the
+    input of each layer. `multilabel` says what the outputs mean: logits of a softmax over
+    classes, or of a sigmoid for each label. `normalization` and `feature_scaling` belong to the
+    network, for its weights are of no use with another Â or other features.
 
     >>> model = GCN([5, 4, 3], rng=torch.Generator().manual_seed(0))
     >>> adj = torch.eye(2)
@@ -89,30 +136,68 @@ class GCN(nn.Module):
         sizes: Sequence[int],
         *,
         bias: bool = False,
-        dropout: float = 0.0,
+        dropout: float | Sequence[float] = 0.0,
         multilabel: bool = False,
         normalization: str = "symmetric",
         feature_scaling: str = "none",
         own_weights: bool = False,
+        skip: bool = False,
+        norm: str = "none",
+        jumping: str = "none",
         rng: Generator | None = None,
     ) -> None:
         super().__init__()
         rng = rng or torch.Generator().manual_seed(0)
         self.sizes = tuple(sizes)
         self.multilabel = multilabel
-        self.normalization = normalization
-        self.feature_scaling = feature_scaling
-        self.own_weights = own_weights
-        self.dropout = Dropout(dropout)
+        self.normalization, self.feature_scaling = normalization, feature_scaling
+        self.own_weights, self.skip, self.jumping = own_weights, skip, jumping
+        depth = len(self.sizes) - 1
+        self.dropout = Dropout([dropout] * depth if isinstance(dropout, int | float) else dropout)
         self.layers = nn.ModuleList(
-            GraphConvolution(n_in, n_out, bias=bias, rng=rng, own=own_weights)
-            for n_in, n_out in pairwise(sizes)
+            GraphConvolution(n_in, n_out, bias=bias, rng=rng, own=self._own_width(number))
+            for number, (n_in, n_out) in enumerate(pairwise(self.sizes))
         )
+        self.norms = nn.ModuleList(_NORMS[norm](width) for width in self.sizes[1:-1])
+        if feature_scaling == "standard":
+            self.register_buffer("feature_mean", torch.zeros(self.sizes[0]))
+            self.register_buffer("feature_scale", torch.ones(self.sizes[0]))
+
+    def _own_width(self, number: int) -> int:
+        """The width of the own rows O that a layer sees; 0: it sees none."""
+        if self.jumps(number):
+            return sum(self.sizes[1:-1]) if self.jumping == "concat" else self.sizes[1]
+        return self.sizes[number] if self.own_weights or (self.skip and number > 0) else 0
 
     @property
     def convolutions(self) -> list[GraphConvolution]:
         """The layers, from the input up."""
         return [cast(GraphConvolution, layer) for layer in self.layers]
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the paper's network itself, without norm, R or dropout."""
+        normed = any(not isinstance(norm, nn.Identity) for norm in self.norms)
+        return not (normed or self.needs_own_rows or any(self.dropout.rates))
+
+    @property
+    def needs_own_rows(self) -> bool:
+        """Whether every block must hold `dst` in `src`."""
+        return any(layer.own_weight is not None for layer in self.convolutions)
+
+    @property
+    def feature_statistics(self) -> Statistics | None:
+        """What standardises the features of any graph; None where they are not standardised."""
+        if self.feature_scaling != "standard":
+            return None
+        mean, scale = cast(Tensor, self.feature_mean), cast(Tensor, self.feature_scale)
+        return Statistics(mean.cpu().numpy(), scale.cpu().numpy())
+
+    def set_feature_statistics(self, statistics: Statistics | None) -> None:
+        """Keep, with the weights, the statistics of the nodes that are trained on."""
+        if statistics is not None:
+            cast(Tensor, self.feature_mean).copy_(torch.from_numpy(statistics.mean))
+            cast(Tensor, self.feature_scale).copy_(torch.from_numpy(statistics.scale))
 
     def forward(self, blocks: Sequence[Block], x: Tensor) -> Tensor:
         """Logits of `blocks[-1].dst`, eq. 10: x holds the rows of `blocks[0].src`.
@@ -121,14 +206,30 @@ class GCN(nn.Module):
         """
         precomputed = len(self.layers) - len(blocks)
         h = x
+        hidden: list[Tensor] = []  # of the nodes at hand, where the output layer wants them
         for number, layer in enumerate(self.convolutions):
             block = blocks[number - precomputed] if number >= precomputed else None
-            h = self.activate(number, layer(self.dropout(h), block))
+            h = self.dropout(h, number)
+            if self.jumping != "none" and number > 0:
+                assert block is not None
+                hidden = [block.own_rows(rows) for rows in (*hidden, h)]
+            own = self.joined(hidden) if self.jumps(number) else None
+            h = self.activate(number, layer(h, block, own))
         return h
 
+    def jumps(self, number: int) -> bool:
+        """Whether a layer sees J: the output layer does, where there is a hidden one below."""
+        return self.jumping != "none" and 0 < number == len(self.sizes) - 2
+
+    def joined(self, hidden: list[Tensor]) -> Tensor:
+        """J, from H(1), ..., H(M-1) of the same nodes."""
+        if self.jumping == "concat":
+            return torch.cat(hidden, dim=1)
+        return torch.stack(hidden).amax(dim=0)
+
     def activate(self, number: int, h: Tensor) -> Tensor:
-        """σ after every layer but the last."""
-        return h if number == len(self.layers) - 1 else torch.relu(h)
+        """Norm and σ after every layer but the last."""
+        return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """What is predicted: rows that sum to one, or one probability for each label."""

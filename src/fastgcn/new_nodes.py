@@ -14,7 +14,7 @@ from fastgcn.csr import csr_from_edges
 from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
-from fastgcn.inference import check_width, full_forward, model_of
+from fastgcn.inference import check_width, feature_rows, full_forward, model_of
 from fastgcn.models import GCN
 from fastgcn.node_sets import old_positions
 from fastgcn.rows import GraphRows, Joined
@@ -57,8 +57,8 @@ def predict_new(
                 model,
                 GraphRows(graph.csr, model.normalization, joined),
                 _JoinedFeatures(
-                    FeatureRows(graph.features, model.feature_scaling),
-                    FeatureRows(rows, model.feature_scaling),
+                    feature_rows(model, graph.features),
+                    feature_rows(model, rows),
                     graph.n_nodes,
                 ),
                 np.arange(graph.n_nodes, graph.n_nodes + k),

@@ -209,6 +209,9 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         normalization=config.normalization,
         feature_scaling=config.feature_scaling,
         own_weights=config.method == "graphsage-mean",
+        skip=config.skip,
+        norm=config.norm,
+        jumping=config.jumping,
         rng=torch.Generator().manual_seed(config.seed),
     )
 

@@ -72,6 +72,11 @@ def _assigned(assignments: Sequence[str]) -> dict[str, Any]:
     return values
 
 
+def sample_sizes(text: str | None) -> int | list[int] | str | None:
+    """The flag `--samples`: numbers, or `auto`."""
+    return text if text == "auto" else whole_numbers(text, "--samples")
+
+
 def whole_numbers(text: str | None, name: str) -> int | list[int] | None:
     """A flag such as `--samples 400` or `--samples 400,200`."""
     if text is None:
