@@ -1,48 +1,27 @@
-"""Every possible draw of a `LayerSampler`, run through its own code.
+"""Every possible draw of a `LayerSampler`, to be run through its own code.
 
-Randomness enters a sampler by `fastgcn.samplers.draws.uniforms` alone. `scripted` puts a list
-of chosen points there, and `all_scripts` lists the points that lead to each possible draw,
-with its probability worked out here, from a dense Â, without any of the sampler's code.
+Randomness enters a sampler by `fastgcn.samplers.draws.uniforms` alone, which asks a numpy
+generator for `random(count)`. `fastgcn.testing.Scripted` is a generator that answers with chosen
+points, and `Member.outcomes` lists the points that lead to each possible draw, with its
+probability worked out here, from a dense Â, without any of the sampler's code.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import permutations, product
+from itertools import chain, combinations, pairwise, permutations, product
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
-from torch import Generator
 
-from fastgcn import Adjacency, Block, Graph, LayerSampler, normalize
-from fastgcn.samplers import draws
+from fastgcn import Adjacency, Block, LayerSampler
+from fastgcn.samplers.draws import Rng
+from fastgcn.testing import Outcome, Points, Scripted
 from fastgcn.types import FloatArray, IntArray
 
-ANY_RNG = Generator()  # handed to samplers whose randomness is scripted
-
 DISTRIBUTIONS = ("uniform", "importance", "flat", "optimal")
-
-
-def tiny_graphs() -> dict[str, Adjacency]:
-    """Four vertices each: undirected, directed and weighted, and without loops."""
-    features = np.zeros((4, 1))
-    undirected = Graph.from_edges([0, 0], [1, 2], features=features)  # 3 is isolated
-    weighted = Graph.from_edges(
-        [0, 1, 2, 2],
-        [1, 2, 0, 3],
-        weights=[0.5, 2, 1, 3],
-        directed=True,
-        features=features,
-    )
-    # Nothing points to 0, and 3 points to nothing: a zero column and an empty row of Â.
-    without = Graph.from_edges([0, 0, 1, 2], [1, 2, 3, 1], directed=True, features=features)
-    return {
-        "undirected": normalize(undirected),
-        "weighted": normalize(weighted, "row"),
-        "no loops": normalize(without, self_loops=False),
-    }
+BY_POINTS = ("independent", "systematic", "stratified")
+DRAWS = ("independent", "successive", "poisson", "systematic", "stratified")
 
 
 def dense(adjacency: Adjacency) -> FloatArray:
@@ -54,13 +33,15 @@ def dense(adjacency: Adjacency) -> FloatArray:
     return matrix
 
 
-def reference_q(matrix: FloatArray, distribution: str, row_norms: FloatArray) -> FloatArray:
+def reference_q(
+    matrix: FloatArray, distribution: str, row_norms: FloatArray, power: float = 1.0
+) -> FloatArray:
     """q as the paper defines it, with the sampler's floor where |x(u)| is zero."""
     norms = np.linalg.norm(matrix, axis=0)
     weight = {
-        "uniform": np.ones(len(matrix)),
+        "uniform": np.ones(matrix.shape[1]),
         "importance": norms**2,
-        "flat": norms,
+        "flat": norms**power,
         "optimal": norms * row_norms,
     }[distribution]
     if distribution == "optimal":
@@ -68,39 +49,12 @@ def reference_q(matrix: FloatArray, distribution: str, row_norms: FloatArray) ->
     return np.asarray(weight / weight.sum())
 
 
-@dataclass
-class Script:
-    """Stands in for `draws.uniforms` and hands out the points it was given, in order."""
-
-    points: list[FloatArray] = field(default_factory=list)
-
-    def __call__(self, count: int, rng: Generator) -> FloatArray:  # noqa: ARG002
-        points = self.points.pop(0)
-        assert len(points) == count, "the sampler asks for another number of points"
-        return points
-
-    def run(self, sampler: LayerSampler, batch: Any, points: Sequence[FloatArray]) -> list[Block]:
-        """The blocks that follow from these points, which are all used up."""
-        self.points = list(points)
-        blocks = sampler.sample(torch.as_tensor(batch), ANY_RNG)
-        assert not self.points
-        return blocks
-
-
-@contextmanager
-def scripted() -> Iterator[Script]:
-    with pytest.MonkeyPatch.context() as patch:
-        script = Script()
-        patch.setattr(draws, "uniforms", script)
-        yield script
-
-
 @dataclass(frozen=True)
 class Draw:
-    """One possible outcome: its probability, the points that lead to it, what is drawn."""
+    """One possible draw: its probability, the points that lead to it, what is drawn."""
 
     probability: float
-    points: FloatArray
+    points: tuple[Points, ...]  # what each call for random numbers is answered with
     drawn: IntArray  # in the order drawn, with repeats
 
 
@@ -109,60 +63,210 @@ def points_of(q: FloatArray, drawn: Sequence[int] | IntArray) -> FloatArray:
     return np.asarray((np.cumsum(q) - q / 2)[np.asarray(drawn)])
 
 
-def draws_with_replacement(q: FloatArray, t: int) -> Iterator[Draw]:
+def independent(q: FloatArray, t: int) -> Iterator[Draw]:
     """All (up to n^t) ordered draws from q."""
     for drawn in product(np.flatnonzero(q).tolist(), repeat=t):
-        yield Draw(float(np.prod(q[list(drawn)])), points_of(q, drawn), np.array(drawn))
+        chance = float(np.prod(q[list(drawn)]))
+        yield Draw(chance, (points_of(q, drawn),), np.array(drawn))
 
 
-def draws_without_replacement(q: FloatArray, t: int) -> Iterator[Draw]:
+def successive(q: FloatArray, t: int) -> Iterator[Draw]:
     """All ordered draws of distinct vertices, each next one from q over those left.
 
-    The clock of vertex u with rate q(u) rings at r where its point is 1 − exp(−q(u)·r).
+    The points lead to them without a repeat that would be thrown away.
     """
-    count = min(t, int(np.count_nonzero(q)))
-    for drawn in permutations(np.flatnonzero(q).tolist(), count):
+    everyone = np.flatnonzero(q)
+    if t >= len(everyone):
+        yield Draw(1.0, (), everyone)
+        return
+    for drawn in permutations(everyone.tolist(), t):
         taken = q[list(drawn)]
         never = np.delete(q, drawn).sum()
         left = never + np.cumsum(taken[::-1])[::-1]  # adding from the end loses no digits
-        rings = np.full(len(q), count + 1.0)
-        rings[list(drawn)] = np.arange(1, count + 1)
-        yield Draw(float(np.prod(taken / left)), 1 - np.exp(-q * rings), np.array(drawn))
+        yield Draw(float(np.prod(taken / left)), (points_of(q, drawn),), np.array(drawn))
 
 
-def candidates_of(matrix: FloatArray, rows: Any, *, neighbors_only: bool) -> IntArray:
-    """The vertices that may be drawn for these rows."""
-    reached = (matrix[rows] != 0).any(axis=0)
-    return np.flatnonzero(reached) if neighbors_only else np.arange(len(matrix))
+def clock_points(q: FloatArray, drawn: Sequence[int]) -> FloatArray:
+    """Points under which exponential clocks of rates q ring in this order, all others later.
+
+    The clock of vertex u rings at r where its point is 1 − exp(−q(u)·r).
+    """
+    rings = np.full(len(q), len(drawn) + 1.0)
+    rings[list(drawn)] = np.arange(1, len(drawn) + 1)
+    return np.asarray(1 - np.exp(-q * rings))
 
 
-def all_scripts(
-    matrix: FloatArray,
-    q: FloatArray,
-    samples: Sequence[int],
-    rows: Any,
-    *,
-    replacement: bool = True,
-    neighbors_only: bool = False,
-) -> Iterator[tuple[float, list[FloatArray]]]:
-    """Probability and points of every outcome of all layers, the top one drawn first."""
-    if not samples:
-        yield 1.0, []
-        return
-    candidates = candidates_of(matrix, rows, neighbors_only=neighbors_only)
-    among = q[candidates] / q[candidates].sum()
-    outcomes = draws_with_replacement if replacement else draws_without_replacement
-    for draw in outcomes(among, samples[-1]):
-        below = all_scripts(
-            matrix,
-            q,
-            samples[:-1],
-            np.unique(candidates[draw.drawn]),
-            replacement=replacement,
-            neighbors_only=neighbors_only,
-        )
-        for probability, points in below:
-            yield draw.probability * probability, [draw.points, *points]
+def inclusion(q: FloatArray, t: int) -> FloatArray:
+    """p(u) = min(1, c·q(u)) that sum to t: the largest certain, one more until the rest fit."""
+    p = (q > 0).astype(float)
+    if t >= p.sum():
+        return p
+    order = np.argsort(-q)
+    for certain in range(t):
+        rest = order[certain:]
+        p[rest] = q[rest] * (t - certain) / q[rest].sum()
+        if p[rest].max() <= 1:
+            return np.where(p > 1 - 1e-9, 1.0, p)
+    raise AssertionError("no such p")
+
+
+def poisson(q: FloatArray, t: int) -> Iterator[Draw]:
+    """All subsets of the vertices that are not certain, along with those that are."""
+    p = inclusion(q, t)
+    certain, open_to_chance = np.flatnonzero(p >= 1), np.flatnonzero((p > 0) & (p < 1))
+    rates = np.zeros(len(p))
+    rates[open_to_chance] = -np.log1p(-p[open_to_chance])
+    sizes = range(len(open_to_chance) + 1)
+    subsets = chain.from_iterable(combinations(open_to_chance.tolist(), k) for k in sizes)
+    for hit in subsets:
+        missed = np.setdiff1d(open_to_chance, hit)
+        chance = float(np.prod(p[list(hit)]) * np.prod(1 - p[missed]))
+        points = (_process_through(rates, hit),) if len(open_to_chance) else ()
+        yield Draw(chance, points, np.concatenate([certain, np.array(hit, dtype=np.int64)]))
+
+
+def _process_through(rates: FloatArray, hit: Sequence[int]) -> Callable[[int], FloatArray]:
+    """Uniform numbers whose gaps put one point into the middle of each of these, and no other."""
+    stops = np.append((np.cumsum(rates) - rates / 2)[list(hit)], rates.sum() + 1)
+
+    def points(count: int) -> FloatArray:
+        gaps = np.concatenate([np.diff(stops, prepend=0.0), np.ones(count - len(stops))])
+        return np.asarray(1 - np.exp(-gaps))
+
+    return points
+
+
+def systematic(q: FloatArray, t: int) -> Iterator[Draw]:
+    """Between starts at which a point passes from one vertex to the next nothing changes."""
+    ends = np.cumsum(q)
+    cuts = np.unique(np.concatenate([[0.0], (ends[:-1] * t) % 1.0, [1.0]]))
+    for low, high in pairwise(cuts):
+        start = (low + high) / 2
+        drawn = np.searchsorted(ends, (start + np.arange(t)) / t, side="right")
+        yield Draw(high - low, (np.array([start]),), np.minimum(drawn, len(q) - 1))
+
+
+def stratified(q: FloatArray, t: int) -> Iterator[Draw]:
+    """All choices of one vertex from each stratum."""
+    strata = [_inside(q, j / t, (j + 1) / t) for j in range(t)]
+    for pieces in product(*strata):
+        chance = float(np.prod([length * t for _, _, length in pieces]))
+        points = np.array([middle * t - j for j, (_, middle, _) in enumerate(pieces)])
+        yield Draw(chance, (points,), np.array([u for u, _, _ in pieces]))
+
+
+def _inside(q: FloatArray, low: float, high: float) -> list[tuple[int, float, float]]:
+    """Vertices with a share of [low, high), its middle, and its length."""
+    ends = np.cumsum(q)
+    found = []
+    for u, (start, end) in enumerate(zip(ends - q, ends, strict=True)):
+        left, right = max(start, low), min(end, high)
+        if right - left > 1e-12:
+            found.append((u, (left + right) / 2, right - left))
+    return found
+
+
+ALL_DRAWS: dict[str, Callable[[FloatArray, int], Iterator[Draw]]] = {
+    "independent": independent,
+    "successive": successive,
+    "poisson": poisson,
+    "systematic": systematic,
+    "stratified": stratified,
+}
+
+
+def order_of(matrix: FloatArray, rows: IntArray) -> IntArray:
+    """The columns of these rows, as row after row meets them."""
+    met: dict[int, None] = {}
+    for v in rows:
+        met |= dict.fromkeys(np.flatnonzero(matrix[v]).tolist())
+    return np.array(list(met), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of the family: the options of its sampler, and what follows from them."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    row_norms: FloatArray | None = None  # |x(u)| for `optimal`
+
+    def make(self, adjacency: Adjacency, samples: Sequence[int]) -> LayerSampler:
+        sampler = LayerSampler(adjacency, samples, **self.options)
+        if self.row_norms is not None:
+            sampler.set_row_norms([self.row_norms] * len(samples))
+        return sampler
+
+    @property
+    def exact_self(self) -> bool:
+        return self.options.get("self_term") == "exact"
+
+    def sampled(self, matrix: FloatArray) -> FloatArray:
+        """The part of Â that is sampled."""
+        return matrix * (1 - np.eye(len(matrix))) if self.exact_self else matrix
+
+    def law(self, matrix: FloatArray, rows: IntArray) -> tuple[IntArray, FloatArray]:
+        """The vertices that can be drawn for these rows, in order, and their q, which sums to
+        one over them or, where that is nothing, to zero.
+
+        For `ladies` by points a vertex comes once for each row that has it.
+        """
+        part, distribution = self.sampled(matrix), self.options.get("distribution", "importance")
+        reached = order_of(part, rows)
+        if distribution == "ladies" and self.options.get("draws", "independent") in BY_POINTS:
+            places = [(v, u) for v in rows for u in np.flatnonzero(part[v])]
+            reached = np.array([u for _, u in places], dtype=np.int64)
+            weight = np.array([part[place] ** 2 for place in places])
+        elif distribution == "ladies":
+            weight = (part[rows][:, reached] ** 2).sum(axis=0)
+        else:
+            norms = np.ones(len(matrix)) if self.row_norms is None else self.row_norms
+            weight = reference_q(part, distribution, norms, self.options.get("power", 1.0))
+            if self.options.get("neighbors_only"):
+                weight = weight[reached]
+            else:
+                reached = np.arange(len(matrix))
+        return reached, np.asarray(weight / weight.sum() if weight.any() else weight)
+
+    def q(self, matrix: FloatArray, rows: IntArray) -> FloatArray:
+        """(n,): the same, by vertex."""
+        vertices, law = self.law(matrix, rows)
+        q = np.zeros(len(matrix))
+        np.add.at(q, vertices, law)
+        return q
+
+    def draws(self, matrix: FloatArray, rows: IntArray, t: int) -> Iterator[Draw]:
+        """All draws for a block of these rows, vertices numbered as in Â."""
+        vertices, q = self.law(matrix, rows)
+        if not q.any():
+            yield Draw(1.0, (), np.empty(0, np.int64))
+            return
+        for draw in ALL_DRAWS[self.options.get("draws", "independent")](q, t):
+            yield Draw(draw.probability, draw.points, vertices[draw.drawn])
+
+    def outcomes(
+        self, matrix: FloatArray, samples: Sequence[int], rows: Sequence[int] | IntArray
+    ) -> Iterator[Outcome]:
+        """Probability and points of every outcome of all layers, the top one drawn first."""
+        if not samples:
+            yield Outcome(1.0, [])
+            return
+        rows = np.asarray(rows)
+        for draw in self.draws(matrix, rows, samples[-1]):
+            met = order_of(self.sampled(matrix), rows)
+            src = met[np.isin(met, draw.drawn)]
+            if self.exact_self or self.options.get("own_rows"):
+                src = np.concatenate([rows, src[~np.isin(src, rows)]])
+            for below in self.outcomes(matrix, samples[:-1], src):
+                yield Outcome(draw.probability * below.probability, [*draw.points, *below.points])
+
+
+def replay(sampler: Any, batch: Any, points: Sequence[Points]) -> list[Block]:
+    """The blocks that follow from these points, which are all used up."""
+    rng: Rng = Scripted(points)
+    blocks: list[Block] = sampler.sample(torch.as_tensor(batch), rng)
+    assert isinstance(rng, Scripted)
+    assert not rng.left
+    return blocks
 
 
 def scattered(block: Block, n: int) -> FloatArray:
@@ -173,23 +277,16 @@ def scattered(block: Block, n: int) -> FloatArray:
 
 
 def expectation(
-    sampler: LayerSampler,
-    q: FloatArray,
-    batch: Any,
+    member: Member,
+    adjacency: Adjacency,
+    samples: Sequence[int],
+    batch: Sequence[int],
     of: Callable[[list[Block]], FloatArray],
 ) -> FloatArray:
-    """E[of(blocks)] over all outcomes of the sampler's draws, every one of them run."""
-    total, mean = 0.0, np.zeros(())
-    with scripted() as script:
-        for probability, points in all_scripts(
-            dense(sampler.adjacency),
-            q,
-            sampler.samples,
-            batch,
-            replacement=sampler.replacement,
-            neighbors_only=sampler.neighbors_only,
-        ):
-            mean = mean + probability * of(script.run(sampler, batch, points))
-            total += probability
+    """E[of(blocks)] over all outcomes of the member's draws, every one of them run."""
+    sampler, total, mean = member.make(adjacency, samples), 0.0, np.zeros(())
+    for probability, points in member.outcomes(dense(adjacency), samples, batch):
+        mean = mean + probability * of(replay(sampler, batch, points))
+        total += probability
     np.testing.assert_allclose(total, 1, rtol=1e-12, err_msg="not all outcomes were listed")
     return mean

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fastgcn import GCN, Adjacency, Block, FullSampler, Graph, LayerSampler, normalize
 from fastgcn.types import FloatArray
-from tests.proofs.enumeration import dense, points_of, scripted
+from tests.proofs.enumeration import dense, points_of, replay
 
 N, CLASSES = 24, 3
 REPETITIONS = 120
@@ -108,7 +108,7 @@ def test_many_samples_reproduce_batched_gcn(distribution: Any) -> None:
 @pytest.mark.parametrize("neighbors_only", [True, False])
 def test_drawing_everyone_without_replacement_is_batched_gcn(neighbors_only: bool) -> None:
     """t = n distinct vertices leave nothing to chance: equal to float32 rounding."""
-    sampler = LayerSampler(ADJ, [N, N], replacement=False, neighbors_only=neighbors_only)
+    sampler = LayerSampler(ADJ, [N, N], draws="successive", neighbors_only=neighbors_only)
     sampled = loss_of(sampler.sample(torch.arange(N), torch.Generator().manual_seed(9)))
     full = loss_of(full_blocks(ADJ, 2))
     assert float(sampled.detach()) == pytest.approx(float(full.detach()), rel=1e-5)
@@ -134,12 +134,11 @@ def mean_gradient(
     sampler = LayerSampler(adjacency, [t])
     mean = np.zeros(sum(p.numel() for p in model.parameters()))
     total = 0.0
-    with scripted() as script:
-        for probability, points in folded_draws(sampler.probabilities(), t):
-            blocks = script.run(sampler, torch.arange(3), [points])
-            loss = LOSS(model(blocks, ax[blocks[0].src]), labels)
-            mean += probability * gradient_of(loss, model)
-            total += probability
+    for probability, points in folded_draws(sampler.probabilities(), t):
+        blocks = replay(sampler, torch.arange(3), [points])
+        loss = LOSS(model(blocks, ax[blocks[0].src]), labels)
+        mean += probability * gradient_of(loss, model)
+        total += probability
     assert total == pytest.approx(1)
     return mean
 

@@ -14,13 +14,15 @@ import pytest
 import torch
 
 from fastgcn import Graph, LayerSampler, normalize, variance
+from fastgcn.testing import check_sampler
 from fastgcn.types import FloatArray
-from tests.proofs.enumeration import dense, reference_q, scattered
+from tests.proofs.enumeration import DRAWS, Member, dense, reference_q, scattered
 
 Z = 6.0
 N, T = 12, 40
 REPETITIONS = 1_000
 DISTRIBUTIONS = ("uniform", "importance", "optimal")
+SPREAD = ("stratified", "systematic")  # along an order of the vertices
 
 
 def directed_graph() -> Graph:
@@ -100,3 +102,27 @@ def test_sharing_does_not_change_the_error_of_the_rows() -> None:
         own = np.concatenate([estimates(made, [v], rng) for v in rows])
         errors.append(float(((own - (TRUTH @ X)[rows]) ** 2).sum()))
     assert_mean(errors, variance.row_variance(ADJ, X, q, T, rows))
+
+
+@pytest.mark.parametrize("draws", DRAWS)
+def test_the_family_at_work(draws: str) -> None:
+    """Exact self terms, the rest from q of the rows at hand, six of about ten vertices drawn.
+
+    The contract's false alarms: 1e-6 each, as far as its means are normal.
+    """
+    rows, t = [0, 5, 7, 11], 6
+    chosen = Member({"distribution": "ladies", "draws": draws, "self_term": "exact"})
+    sampled = variance.off_diagonal(ADJ)
+    along = {"along": variance.along_entries(sampled, rows)} if draws in SPREAD else {}
+    more = {"repetitions": 1000} if draws == "successive" else {}
+    formula = variance.ROW_VARIANCE[draws]  # type: ignore[index]
+    q = variance.ladies_q(sampled, rows)
+    check_sampler(
+        lambda adjacency: chosen.make(adjacency, [t]),
+        ADJ,
+        batch=rows,
+        h=X,
+        row_error=formula(sampled, X, q, t, rows, **along, **more),
+        own_rows=True,
+        repetitions=REPETITIONS,
+    )

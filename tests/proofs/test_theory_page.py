@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import fastgcn.variance
 
 HERE = Path(__file__).parent
@@ -23,3 +25,9 @@ def test_every_proof_that_the_page_names_is_there() -> None:
 def test_every_variance_that_the_page_names_is_there() -> None:
     named = set(re.findall(r"`(\w+_variance)`", PAGE))
     assert named == {name for name in vars(fastgcn.variance) if name.endswith("_variance")}
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "theory.md", "exec"), {})
+    assert float(capsys.readouterr().out) > 0

@@ -1,4 +1,4 @@
-"""E[block] = Â exactly: every outcome of every draw, run and weighed by its probability.
+"""Special cases of the family over all outcomes: repeated rows, no replacement, biased factors.
 
 Entries of a block are float32, so "exactly" means to about six digits.
 """
@@ -9,30 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastgcn import Block, LayerSampler
+from fastgcn import Block
+from fastgcn.testing import tiny_graphs
 from fastgcn.types import FloatArray
 from tests.proofs.enumeration import (
     DISTRIBUTIONS,
-    candidates_of,
+    DRAWS,
+    Member,
     dense,
-    draws_without_replacement,
     expectation,
     reference_q,
     scattered,
-    tiny_graphs,
+    successive,
 )
 
 GRAPHS = tiny_graphs()
 BATCH = [2, 0, 2]  # a row may be asked for twice
 ROW_NORMS = np.array([0.3, 2.0, 0.0, 1.0])  # |x(u)| of `optimal`; one of them is zero
+X = np.array([1.0, -2.0, 0.5, 3.0])
 
 
-def make(graph: str, samples: list[int], **options: Any) -> tuple[LayerSampler, FloatArray]:
-    """A sampler and the q that it must draw from, worked out densely."""
-    sampler = LayerSampler(GRAPHS[graph], samples, **options)
-    if options["distribution"] == "optimal":
-        sampler.set_row_norms([ROW_NORMS] * len(samples))
-    return sampler, reference_q(dense(GRAPHS[graph]), options["distribution"], ROW_NORMS)
+def member(**options: Any) -> Member:
+    return Member(options, ROW_NORMS if options.get("distribution") == "optimal" else None)
 
 
 def matrix_of(blocks: list[Block]) -> FloatArray:
@@ -44,71 +42,55 @@ def assert_same(mean: FloatArray, expected: FloatArray) -> None:
     np.testing.assert_allclose(mean, expected, rtol=2e-6, atol=2e-6)
 
 
-def row_errors(truth: FloatArray, x: FloatArray) -> Callable[[list[Block]], FloatArray]:
+def row_errors(graph: str) -> Callable[[list[Block]], FloatArray]:
     """Squared error of each row of the estimate of Âx."""
-    return lambda blocks: (matrix_of(blocks) @ x - truth @ x) ** 2
+    truth = dense(GRAPHS[graph])[BATCH] @ X
+    return lambda blocks: (matrix_of(blocks) @ X - truth) ** 2
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("replacement", [True, False])
+@pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, "ladies"])
 @pytest.mark.parametrize("neighbors_only", [True, False])
-def test_one_layer_is_unbiased(
-    graph: str, distribution: str, replacement: bool, neighbors_only: bool
+@pytest.mark.parametrize("self_term", ["sampled", "exact"])
+def test_q_is_what_it_is_said_to_be(
+    graph: str, distribution: str, neighbors_only: bool, self_term: str
 ) -> None:
-    """Alg. 1, Alg. 2 and every switch with correct weights: E[block] = the rows of Â."""
-    sampler, q = make(
-        graph,
-        [3],
-        distribution=distribution,
-        replacement=replacement,
-        neighbors_only=neighbors_only,
+    chosen = member(distribution=distribution, neighbors_only=neighbors_only, self_term=self_term)
+    matrix, rows = dense(GRAPHS[graph]), np.array([2, 0])
+    sampler = chosen.make(GRAPHS[graph], [3])
+    q = chosen.q(matrix, rows)
+    np.testing.assert_allclose(sampler.probabilities(0, rows), q, rtol=1e-6)
+    if distribution != "ladies":
+        whole = reference_q(chosen.sampled(matrix), distribution, ROW_NORMS)
+        np.testing.assert_allclose(sampler.probabilities(), whole, rtol=1e-6)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("distribution", ["importance", "ladies"])
+@pytest.mark.parametrize("draws", DRAWS)
+def test_a_row_may_be_asked_for_twice(graph: str, distribution: str, draws: str) -> None:
+    mean = expectation(
+        member(distribution=distribution, draws=draws), GRAPHS[graph], [3], BATCH, matrix_of
     )
-    np.testing.assert_allclose(sampler.probabilities(), q, rtol=1e-6)
-    mean = expectation(sampler, q, BATCH, matrix_of)
     assert_same(mean, dense(GRAPHS[graph])[BATCH])
-
-
-@pytest.mark.parametrize(
-    ("graph", "neighbors_only"),
-    [("undirected", True), ("weighted", True), ("weighted", False), ("no loops", False)],
-)
-@pytest.mark.parametrize("distribution", ["uniform", "importance"])
-@pytest.mark.parametrize("replacement", [True, False])
-def test_two_linear_layers_are_unbiased(
-    graph: str, distribution: str, replacement: bool, neighbors_only: bool
-) -> None:
-    """One draw a layer, without a nonlinearity between them: E[B₁B₀x] = ÂÂx."""
-    sampler, q = make(
-        graph,
-        [1, 3],
-        distribution=distribution,
-        replacement=replacement,
-        neighbors_only=neighbors_only,
-    )
-    x = np.array([1.0, -2.0, 0.5, 3.0])
-
-    def product(blocks: list[Block]) -> FloatArray:
-        assert blocks[1].src.tolist() == blocks[0].dst.tolist()
-        below = scattered(blocks[0], 4) @ x
-        return np.asarray(blocks[1].adj.to_dense().numpy() @ below)
-
-    matrix = dense(GRAPHS[graph])
-    mean = expectation(sampler, q, BATCH, product)
-    np.testing.assert_allclose(mean, (matrix @ matrix @ x)[BATCH], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_drawing_without_replacement_is_never_worse(graph: str, distribution: str) -> None:
     """Des Raj's weights give every row at most the variance of as many draws with replacement."""
-    truth, x = dense(GRAPHS[graph])[BATCH], np.array([1.0, -2.0, 0.5, 3.0])
-    variances = []
-    for replacement in (False, True):
-        sampler, q = make(graph, [2], distribution=distribution, replacement=replacement)
-        variances.append(expectation(sampler, q, BATCH, row_errors(truth, x)))
-    assert (variances[0] <= variances[1] + 1e-6).all()
-    assert variances[0].sum() < variances[1].sum()
+    with_repeats, without = (
+        expectation(
+            member(distribution=distribution, draws=draws),
+            GRAPHS[graph],
+            [2],
+            BATCH,
+            row_errors(graph),
+        )
+        for draws in ("independent", "successive")
+    )
+    assert (without <= with_repeats + 1e-6).all()
+    assert without.sum() < with_repeats.sum()
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -118,12 +100,11 @@ def test_the_authors_factor_among_neighbours_scales_up(graph: str, distribution:
 
     The candidates are drawn from q renormalised over them, but weighed with q itself.
     """
-    sampler, q = make(
-        graph, [3], distribution=distribution, neighbors_only=True, correct_weights=False
-    )
-    truth = dense(GRAPHS[graph])[BATCH]
-    share = q[candidates_of(dense(GRAPHS[graph]), BATCH, neighbors_only=True)].sum()
-    mean = expectation(sampler, q, BATCH, matrix_of)
+    chosen = member(distribution=distribution, neighbors_only=True, correct_weights=False)
+    matrix = dense(GRAPHS[graph])
+    q = reference_q(matrix, distribution, ROW_NORMS)
+    truth, share = matrix[BATCH], q[(matrix[BATCH] != 0).any(axis=0)].sum()
+    mean = expectation(chosen, GRAPHS[graph], [3], BATCH, matrix_of)
     assert_same(mean, truth / share)
     if graph == "undirected":  # its isolated vertex is no candidate
         assert mean.sum() > 1.01 * truth.sum()
@@ -139,20 +120,19 @@ def test_the_authors_factor_without_replacement_is_biased(
     π(u) is the probability that u is among the t drawn, which is not t·q(u).
     """
     t, matrix = 2, dense(GRAPHS["undirected"])
-    sampler, q = make(
-        "undirected",
-        [t],
+    chosen = member(
         distribution=distribution,
-        replacement=False,
+        draws="successive",
         neighbors_only=neighbors_only,
         correct_weights=False,
     )
-    candidates = candidates_of(matrix, BATCH, neighbors_only=neighbors_only)
+    q = reference_q(matrix, distribution, ROW_NORMS)
+    candidates, law = chosen.law(matrix, np.array(BATCH))
     included = np.zeros(4)
-    for draw in draws_without_replacement(q[candidates] / q[candidates].sum(), t):
+    for draw in successive(law, t):
         included[candidates[draw.drawn]] += draw.probability
     np.testing.assert_allclose(included.sum(), t)
-    mean = expectation(sampler, q, BATCH, matrix_of)
+    mean = expectation(chosen, GRAPHS["undirected"], [t], BATCH, matrix_of)
     assert_same(mean, matrix[BATCH] * included / (t * q))
     if distribution != "uniform" or neighbors_only:
         assert np.abs(mean - matrix[BATCH]).max() > 0.01

@@ -12,8 +12,9 @@ from scipy.sparse import coo_array, csr_array
 
 from fastgcn import Graph, normalize, variance
 from fastgcn.errors import InputError
+from fastgcn.testing import tiny_graphs
 from fastgcn.types import FloatArray, IntArray
-from tests.proofs.enumeration import dense, tiny_graphs
+from tests.proofs.enumeration import dense
 
 Layer = tuple[FloatArray, FloatArray, FloatArray]
 CLOSE = 1e-9  # of float64 sums in another order

@@ -5,17 +5,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from fastgcn.kernels.mixing import STEP, mix
 from fastgcn.types import FloatArray, IntArray
-
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _mix(x: Any) -> Any:
-    """The output function of SplitMix64: 64 well-mixed bits of any 64."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -33,7 +24,7 @@ def _position(cumulative: Any, low: Any, high: Any, value: Any) -> Any:
 @njit(cache=True, nogil=True, inline="always")
 def _insert(table: Any, mask: Any, key: Any) -> Any:
     """Whether `key` was new to the hash set `table`, whose empty places hold -1."""
-    place = np.int64(_mix(np.uint64(key)) & np.uint64(mask))
+    place = np.int64(mix(np.uint64(key)) & np.uint64(mask))
     while table[place] >= 0:
         if table[place] == key:
             return False
@@ -78,10 +69,10 @@ def draw_rows(
             size *= 2
         table[:size] = -1
         start, span = cumulative[row + 1], cumulative[end] - cumulative[row + 1]
-        state = _mix(seed ^ _mix(np.uint64(row) + _STEP))
+        state = mix(seed ^ mix(np.uint64(row) + STEP))
         while count > 0:
-            state += _STEP
-            uniform = np.float64(_mix(state) >> np.uint64(11)) * 2.0**-53
+            state += STEP
+            uniform = np.float64(mix(state) >> np.uint64(11)) * 2.0**-53
             drawn = _position(cumulative, row + 1, end, start + uniform * span)
             if between and group[drawn] == group[row]:
                 continue

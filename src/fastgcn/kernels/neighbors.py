@@ -1,19 +1,10 @@
 """Neighbour sampling on the CPU: k neighbours of every row, as GraphSAGE draws them."""
 
-from typing import Any
-
 import numpy as np
 from numba import njit, prange
 
+from fastgcn.kernels.mixing import STEP, mix
 from fastgcn.types import IntArray
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _mix(z: Any) -> Any:
-    """splitmix64's finaliser: a counter in, 64 well-mixed bits out."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -27,11 +18,10 @@ def sample_neighbors(
     distinct neighbours (Floyd's algorithm). Row i draws from its own stream, a counter under
     (seed, i), so the result does not depend on the number of threads.
     """
-    golden = np.uint64(0x9E3779B97F4A7C15)
     for i in prange(len(rows)):
         start = indptr[rows[i]]
         degree = indptr[rows[i] + 1] - start
-        state = _mix(np.uint64(seed) + golden * np.uint64(i + 1))
+        state = mix(np.uint64(seed) + STEP * np.uint64(i + 1))
         for j in range(k):
             if degree == 0:
                 out[i, j] = -1
@@ -39,8 +29,8 @@ def sample_neighbors(
             if degree <= k and j < degree:
                 out[i, j] = indices[start + j]
                 continue
-            state += golden
-            bits = _mix(state) >> np.uint64(32)
+            state += STEP
+            bits = mix(state) >> np.uint64(32)
             if degree <= k:
                 out[i, j] = indices[start + np.int64(bits * np.uint64(degree) >> np.uint64(32))]
                 continue

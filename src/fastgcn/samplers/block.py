@@ -2,18 +2,20 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fastgcn.kernels.products import sparse_times_dense, transposed_times_dense
 from fastgcn.samplers.draws import Rng
 from fastgcn.types import FloatArray, IntArray
 
-# Entries up to which a block is a dense matrix: its product is then one small GEMM, and the
-# zeros cost less than a sparse product's bookkeeping. 2^22 floats are 16 MB.
-DENSE_ENTRIES = 1 << 22
+# Entries up to which a block is a dense matrix on a GPU: its product is then one small GEMM, and
+# the zeros cost less than a sparse product's bookkeeping. 2^22 floats are 16 MB.
+_DENSE_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,10 @@ class Block:
 
     Attributes:
         dst: (s,) int64, node ids of layer l+1.
-        src: (t,) int64, distinct node ids of layer l.
-        adj: (s, t) float32, sparse CSR or dense: count(u)·Â(v,u) / (t·q(u)) where vertices
+        src: (k,) int64, distinct node ids of layer l: `dst` itself first where the network wants
+            a node's own row, then those drawn that some row of `dst` meets. A vertex that no
+            row meets would be multiplied by zero, and is left out.
+        adj: (s, k) float32, sparse CSR or dense: count(u)·Â(v,u) / (t·q(u)) where vertices
             are drawn, Â(v,u) where none are left out.
     """
 
@@ -32,7 +36,48 @@ class Block:
     adj: Tensor
 
     def to(self, device: torch.device | str) -> "Block":
-        return Block(self.dst.to(device), self.src.to(device), self.adj.to(device))
+        """On a device, where a small block is dense."""
+        device = torch.device(device)
+        if device.type == "cpu":
+            return self
+        dense = self.adj.to_dense() if self.adj.numel() <= _DENSE_ENTRIES else self.adj
+        return Block(self.dst.to(device), self.src.to(device), dense.to(device))
+
+    def mix(self, h: Tensor) -> Tensor:
+        """(s, d): adj @ h for rows h (k, d) of `src`; on the CPU by our own sparse product."""
+        if self.adj.layout != torch.sparse_csr or h.device.type != "cpu":
+            return self.adj @ h
+        if torch.is_grad_enabled() and h.requires_grad:
+            return cast(Tensor, _Mix.apply(h, self))  # type: ignore[no-untyped-call]
+        return torch.from_numpy(self.mixed(_rows(h)))
+
+    def mixed(self, h: FloatArray) -> FloatArray:
+        """`mix` on plain arrays, for a sparse block on the CPU."""
+        return sparse_times_dense(*self.csr(), h)
+
+    def unmixed(self, gradient: FloatArray) -> FloatArray:
+        """(k, d): adjᵀ @ gradient, what `mixed` passes back from (s, d)."""
+        return transposed_times_dense(*self.csr(), gradient, self.adj.shape[1])
+
+    def csr(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Row offsets, columns and values of a sparse block on the CPU."""
+        adj = self.adj
+        return adj.crow_indices().numpy(), adj.col_indices().numpy(), adj.values().numpy()
+
+    def own_rows(self, h: Tensor) -> Tensor:
+        """(s, d): of rows h (k, d) of `src`, those of `dst`, which lead where they are there."""
+        return h[: len(self.dst)]
+
+    @property
+    def mix_first_only(self) -> bool:
+        """Whether `mix` must see H itself and not HW."""
+        return False
+
+    @property
+    def entries(self) -> int:
+        """Multiplications for each column of a product with `adj`."""
+        sparse = self.adj.layout == torch.sparse_csr
+        return self.adj.values().numel() if sparse else self.adj.numel()
 
     @property
     def empty_rows(self) -> int:
@@ -40,6 +85,23 @@ class Block:
         if self.adj.layout == torch.sparse_csr:
             return int((self.adj.crow_indices().diff() == 0).sum())
         return int((self.adj == 0).all(dim=1).sum())
+
+
+class _Mix(torch.autograd.Function):
+    """`Block.mix` where a gradient is wanted."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, block: Block) -> Tensor:
+        ctx.block = block
+        return block.mix(h.detach())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return torch.from_numpy(ctx.block.unmixed(_rows(gradients[0]))), None
+
+
+def _rows(h: Tensor) -> FloatArray:
+    return cast(FloatArray, h.detach().contiguous().numpy())
 
 
 class Sampler(Protocol):
@@ -52,17 +114,27 @@ def sparse_matrix(
     indptr: IntArray, columns: IntArray, values: FloatArray, n_columns: int
 ) -> Tensor:
     """An (s, n_columns) sparse CSR tensor over the arrays given."""
+    _hear_out_warnings()
+    return _csr_tensor(indptr, columns, values, n_columns)
+
+
+def _csr_tensor(indptr: IntArray, columns: IntArray, values: FloatArray, n_columns: int) -> Tensor:
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(np.ascontiguousarray(indptr, dtype=np.int64)),
+        torch.from_numpy(np.ascontiguousarray(columns, dtype=np.int64)),
+        torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)),
+        size=(len(indptr) - 1, n_columns),
+        check_invariants=False,  # rows and columns come from a checked graph
+    )
+
+
+@cache
+def _hear_out_warnings() -> None:
+    """Once a process torch calls its CSR layout a beta feature, and some versions remark on
+    unchecked invariants though told not to check; the products we use are tested."""
     with warnings.catch_warnings():
-        # Once a process torch calls its CSR layout a beta feature, and some versions remark on
-        # unchecked invariants though told not to check; the product we use is tested.
         warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(np.ascontiguousarray(indptr, dtype=np.int64)),
-            torch.from_numpy(np.ascontiguousarray(columns, dtype=np.int64)),
-            torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)),
-            size=(len(indptr) - 1, n_columns),
-            check_invariants=False,  # rows and columns come from a checked graph
-        )
+        _csr_tensor(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), 1)
 
 
 def distinct(ids: IntArray, n: int) -> tuple[IntArray, IntArray]:

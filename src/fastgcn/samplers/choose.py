@@ -7,6 +7,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.csr import CSR
 from fastgcn.samplers.block import Sampler
 from fastgcn.samplers.full import FullSampler
+from fastgcn.samplers.history import HistorySampler
 from fastgcn.samplers.layer import LayerSampler
 
 
@@ -18,18 +19,22 @@ def make_sampler(config: TrainConfig, adjacency: Adjacency, csr: CSR) -> Sampler
         return NeighborSampler(csr, config.fanouts, include_self=config.method == "graphsage-gcn")
     if config.method != "fastgcn":
         return FullSampler(adjacency, config.sampled_layers)
-    return layer_sampler(config, adjacency, config.layer_samples)
+    sampler = layer_sampler(config, adjacency, config.layer_samples, own_rows=config.needs_own_rows)
+    return HistorySampler(sampler) if config.history else sampler
 
 
 def layer_sampler(
-    config: TrainConfig, adjacency: Adjacency, samples: Sequence[int]
+    config: TrainConfig, adjacency: Adjacency, samples: Sequence[int], *, own_rows: bool
 ) -> LayerSampler:
     """FastGCN's sampler with a config's choices, and so many vertices a layer."""
     return LayerSampler(
         adjacency,
         samples,
         distribution=config.distribution,
-        replacement=config.replacement,
+        power=config.power,
+        draws=config.draws,
+        self_term=config.self_term,
+        own_rows=own_rows,
         neighbors_only=config.neighbors_only,
         correct_weights=config.correct_weights,
     )

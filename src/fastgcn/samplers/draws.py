@@ -1,11 +1,28 @@
 """Drawing vertices from q, and the weights that make Σ_u weight(u)·f(u) estimate Σ_u f(u)."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
 import numpy as np
 import torch
 
+from fastgcn.config import Draws
+from fastgcn.kernels.draws import (
+    append_new,
+    draw_folded,
+    inclusion_probabilities,
+    running_sums,
+)
 from fastgcn.types import FloatArray, IntArray
 
 Rng = torch.Generator | np.random.Generator
+
+_BELOW_ONE = np.nextafter(1.0, 0.0)
+# Rounds in which draws that repeat are thrown away, before those left are gone through one by
+# one: the first round fills most places, and each next one most of the rest, unless q is all
+# but used up.
+_ROUNDS = 16
 
 
 def uniforms(count: int, rng: Rng) -> FloatArray:
@@ -15,26 +32,167 @@ def uniforms(count: int, rng: Rng) -> FloatArray:
     return torch.rand(count, dtype=torch.float64, generator=rng).numpy()
 
 
-def with_replacement(cumulative: FloatArray, count: int, rng: Rng) -> tuple[IntArray, IntArray]:
-    """`count` independent draws from q, folded: distinct positions, ascending, and counts.
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A distribution over positions 0..n-1, ready to draw from.
 
-    `cumulative` (n,) holds the running sums of q, not necessarily normalised.
+    Attributes:
+        q: (n,) float64, not necessarily normalised.
+        cumulative: (n,) its running sums.
+        guide: (slots,) int32, where in `cumulative` a draw begins to look.
     """
-    total = cumulative[-1]
-    # A product that rounds up to the total would point past the last vertex that has a chance.
-    points = np.minimum(uniforms(count, rng) * total, np.nextafter(total, 0))
-    return np.unique(np.searchsorted(cumulative, points, side="right"), return_counts=True)
+
+    q: FloatArray
+    cumulative: FloatArray
+    guide: IntArray
+
+    @classmethod
+    def of(cls, q: FloatArray, draws: int | None = None) -> "Law":
+        """For so many draws altogether, or for any number: more slots take longer to make."""
+        slots = len(q) if draws is None else min(len(q), 2 * draws)
+        return cls(q, *running_sums(q, slots))
+
+    @property
+    def total(self) -> float:
+        return float(self.cumulative[-1]) if len(self.cumulative) else 0.0
+
+    def at(self, points: FloatArray, place: IntArray) -> tuple[IntArray, IntArray]:
+        """The positions whose share of [0, 1) the points fall into: distinct ones, and counts.
+
+        They are in the order they come up. `place` is work space, at least as long as q,
+        filled with -1.
+        """
+        found: tuple[IntArray, IntArray] = draw_folded(self.cumulative, self.guide, points, place)
+        return found
 
 
-def without_replacement(q: FloatArray, count: int, rng: Rng) -> IntArray:
+class Drawing(Protocol):
+    """One way to draw about t positions from q (n,), prepared for drawing again and again."""
+
+    def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:
+        """Distinct positions and their weights: E Σ weight(u)·f(u) = Σ f(u) for every f."""
+        ...
+
+
+def make_drawing(
+    kind: Draws, q: FloatArray, t: int, *, correct_weights: bool = True, once: bool = False
+) -> Drawing:
+    """The drawing of that name; q need not be normalised, and zeros are never drawn.
+
+    With `once`, it is prepared for a single draw, which takes less time to begin with.
+    Without `correct_weights`, independent and successive draws have the weight count/(t·q(u)),
+    which is right only for independent draws from a q that sums to one.
+
+    >>> everyone = make_drawing("poisson", np.array([0.5, 0.25, 0.25]), t=3)
+    >>> drawn, weights = everyone.draw(np.random.default_rng(0), np.full(3, -1, np.int32))
+    >>> drawn.tolist(), weights.tolist()
+    ([0, 1, 2], [1.0, 1.0, 1.0])
+    """
+    if not q.any():
+        return Nothing()
+    draws = t if once else None
+    if kind == "poisson":
+        return Poisson.of(q, t, draws)
+    law = Law.of(q, draws)
+    if kind == "successive":
+        return Successive(law, t, int(np.count_nonzero(q)), correct_weights)
+    return ByPoints(law, t, POINTS[kind], correct_weights)
+
+
+class Nothing:
+    """No row reaches a column: the convolution is zero, exactly."""
+
+    def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:  # noqa: ARG002
+        return np.empty(0, dtype=np.int64), np.empty(0)
+
+
+def systematic_points(t: int, rng: Rng) -> FloatArray:
+    """One uniform start, then t - 1 steps of 1/t."""
+    return np.minimum((uniforms(1, rng) + np.arange(t)) / t, _BELOW_ONE)
+
+
+def stratified_points(t: int, rng: Rng) -> FloatArray:
+    """A uniform point in each of t equal strata."""
+    return np.minimum((uniforms(t, rng) + np.arange(t)) / t, _BELOW_ONE)
+
+
+POINTS: dict[Draws, Callable[[int, Rng], FloatArray]] = {
+    "independent": uniforms,
+    "systematic": systematic_points,
+    "stratified": stratified_points,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ByPoints:
+    """t points in [0, 1), each on average uniform, draw the vertices whose share they hit.
+
+    The expected count of u is t·p(u), p = q normalised, so that the weight count/(t·p(u)) is
+    unbiased whatever the points have to do with each other. Independent points draw with
+    replacement; stratified and systematic ones spread along the order of the vertices.
+    """
+
+    law: Law
+    t: int
+    points: Callable[[int, Rng], FloatArray]
+    correct_weights: bool = True
+
+    @property
+    def factor(self) -> float:
+        """What count(u)/q(u) is multiplied by."""
+        return (self.law.total if self.correct_weights else 1.0) / self.t
+
+    def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:
+        drawn, counts = self.law.at(self.points(self.t, rng), place)
+        return drawn, counts * self.factor / self.law.q[drawn]
+
+
+@dataclass(frozen=True, slots=True)
+class Successive:
+    """t distinct vertices one after the other, each from q over those left; Des Raj's weights.
+
+    Where all `support` vertices of positive q are drawn, they are what they are: weights of one.
+    """
+
+    law: Law
+    t: int
+    support: int
+    correct_weights: bool = True
+
+    def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:
+        if self.t >= self.support:
+            drawn: IntArray = np.flatnonzero(self.law.q)
+        else:
+            drawn = draw_distinct(self.law, self.t, rng, place)
+        q = self.law.q[drawn]
+        if not self.correct_weights:
+            return drawn, 1 / (self.t * q)
+        everyone = len(drawn) == self.support
+        return drawn, np.ones(len(q)) if everyone else raj_weights(q / self.law.total)
+
+
+def draw_distinct(law: Law, count: int, rng: Rng, place: IntArray) -> IntArray:
     """`count` distinct positions in the order drawn, each next one from q over those left.
 
-    Exponential clocks with rates q ring in exactly that order, so the first `count` of them
-    are one successive sample. q (n,) need not be normalised; zeros are never drawn.
+    A draw from q that is thrown away if it repeats is a draw from q over those left. Where
+    repeats are too many, exponential clocks with rates q decide: they ring in that same order.
     """
-    waiting = -np.log1p(-uniforms(len(q), rng))
-    rings = np.divide(waiting, q, out=np.full(len(q), np.inf), where=q > 0)
-    first = np.argpartition(rings, count - 1)[:count] if count < len(q) else np.arange(len(q))
+    drawn, known = np.empty(count, np.int64), 0
+    for _ in range(_ROUNDS):
+        if known == count:
+            return drawn
+        fresh, _ = law.at(uniforms(count - known, rng), place)
+        known = append_new(drawn, known, fresh, place)
+    left = law.q.copy()
+    left[drawn[:known]] = 0
+    drawn[known:] = _first_to_ring(left, count - known, rng)
+    return drawn
+
+
+def _first_to_ring(rates: FloatArray, count: int, rng: Rng) -> IntArray:
+    waiting = -np.log1p(-uniforms(len(rates), rng))
+    rings = np.divide(waiting, rates, out=np.full(len(rates), np.inf), where=rates > 0)
+    first = np.argpartition(rings, count - 1)[:count] if count < len(rates) else np.argsort(rings)
     return first[np.argsort(rings[first], kind="stable")]
 
 
@@ -49,3 +207,47 @@ def raj_weights(p: FloatArray) -> FloatArray:
     t = len(p)
     remaining = 1.0 - (np.cumsum(p) - p)
     return (remaining / p + np.arange(t - 1, -1, -1)) / t
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Each vertex is drawn or not for itself, with probability p(u); weight 1/p(u).
+
+    Instead of tossing n coins, a Poisson process runs along the vertices, u being as long as
+    −log(1 − p(u)), and hits u with probability p(u): a draw costs as much as it draws.
+
+    Attributes:
+        inclusion: (n,) p(u) = min(1, c·q(u)), c such that t vertices are expected.
+        certain: (k,) those of p(u) = 1.
+        rates: −log(1 − p(u)) of the others.
+    """
+
+    inclusion: FloatArray
+    certain: IntArray
+    rates: Law
+
+    @classmethod
+    def of(cls, q: FloatArray, t: int, draws: int | None = None) -> "Poisson":
+        p = inclusion_probabilities(q, t)
+        rates = np.zeros(len(p))
+        np.log1p(-p, out=rates, where=p < 1)
+        return cls(p, np.flatnonzero(p >= 1), Law.of(-rates, draws))
+
+    def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:
+        drawn = self.certain
+        if self.rates.total > 0:
+            hits, _ = self.rates.at(process_points(self.rates.total, rng), place)
+            drawn = np.concatenate([self.certain, hits])
+        return drawn, 1 / self.inclusion[drawn]
+
+
+def process_points(length: float, rng: Rng) -> FloatArray:
+    """A Poisson process of rate one on [0, length), its points divided by the length."""
+    points, end = [np.empty(0)], 0.0
+    while end < length:
+        count = int(length - end + 5 * np.sqrt(length - end)) + 8  # hardly ever too few
+        gaps = -np.log1p(-uniforms(count, rng))
+        points.append(end + np.cumsum(gaps))
+        end = float(points[-1][-1])
+    reached = np.concatenate(points) / length
+    return reached[reached < 1]

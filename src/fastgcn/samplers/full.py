@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from fastgcn.adjacency import RowSource
-from fastgcn.samplers.block import Block, distinct, sparse_matrix
+from fastgcn.kernels.blocks import number_columns
+from fastgcn.samplers.block import Block, sparse_matrix
 from fastgcn.samplers.draws import Rng
 
 
@@ -14,17 +15,17 @@ class FullSampler:
 
     def __init__(self, adjacency: RowSource, layers: int) -> None:
         self.adjacency, self.layers = adjacency, layers
+        self._place = np.full(adjacency.n, -1, np.int32)
 
     def sample(self, batch: Tensor, rng: Rng | None = None) -> list[Block]:  # noqa: ARG002
-        """Blocks of `batch`; nothing is drawn, so `rng` is not used."""
+        """Blocks of `batch` (distinct); nothing is drawn, so `rng` is not used."""
         blocks: list[Block] = []
         dst = batch
         for _ in range(self.layers):
             nodes = dst.cpu().numpy()
             rows = self.adjacency.rows(nodes)
-            # Behind the columns the rows themselves, so that `src` holds `dst` without loops too.
-            src, place = distinct(np.concatenate([rows.indices, nodes]), self.adjacency.n)
-            adj = sparse_matrix(rows.indptr, place[: len(rows.indices)], rows.values, len(src))
-            blocks.append(Block(dst, torch.from_numpy(src.astype(np.int64, copy=False)), adj))
+            src, columns = number_columns(nodes, rows.indices, self._place)
+            adj = sparse_matrix(rows.indptr, columns, rows.values, len(src))
+            blocks.append(Block(dst, torch.from_numpy(src), adj))
             dst = blocks[-1].src
         return blocks[::-1]

@@ -1,37 +1,54 @@
-"""`LayerSampler`: vertices drawn layer by layer (Alg. 1 and Alg. 2)."""
+"""`LayerSampler`: vertices drawn layer by layer (Alg. 1 and Alg. 2), and its kin."""
 
 from collections.abc import Sequence
+from itertools import groupby, pairwise
 from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.adjacency import Adjacency, row_entries
-from fastgcn.config import Distribution
+from fastgcn.adjacency import Adjacency
+from fastgcn.config import Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
-from fastgcn.samplers.block import DENSE_ENTRIES, Block, sparse_matrix
-from fastgcn.samplers.draws import Rng, raj_weights, with_replacement, without_replacement
+from fastgcn.kernels.blocks import number_columns
+from fastgcn.kernels.picks import has_repeats, sample_blocks
+from fastgcn.samplers.block import Block, sparse_matrix
+from fastgcn.samplers.distributions import fixed_q
+from fastgcn.samplers.draws import POINTS, ByPoints, Rng, make_drawing
+from fastgcn.samplers.sources import AllVertices, Entries, ReachedVertices, Sampled, Source
 from fastgcn.types import FloatArray, IntArray
 
 
 class LayerSampler:
-    """Estimates every convolution from t_l vertices, drawn once for all rows of the layer:
+    """Estimates every convolution from about t_l vertices, drawn once for all rows of the layer:
 
-        (ÂH)(v) ≈ Σ_u count(u)·Â(v,u) / (t_l·q(u)) · H(u),   u ~ q       (eq. 10)
+        (ÂH)(v) ≈ Σ_u weight(u)·Â(v,u)·H(u),   E weight(u) = 1           (eq. 10)
 
-    Distributions over all n vertices:
+    For independent draws u ~ q, the paper's, weight(u) = count(u) / (t_l·q(u)).
+
+    `distribution`, over all n vertices:
 
     * `uniform`: q(u) = 1/n (Alg. 1, eq. 5, where 1/(t·q) is the factor n/t);
     * `importance`: q(u) ∝ ‖Â(:,u)‖² (Alg. 2, Prop. 4), the paper's;
-    * `flat`: q(u) ∝ ‖Â(:,u)‖, what the authors' program draws from;
+    * `flat`: q(u) ∝ ‖Â(:,u)‖^power; power 1 is what the authors' program draws from;
     * `optimal`: q(u) ∝ ‖Â(:,u)‖·|x(u)| (Thm 3), with x(u) the row H(u)W of the current model,
-      handed over by `set_row_norms`; until then as `flat`.
+      handed over by `set_row_norms`; until then as `flat`;
+    * `ladies`: q(u) ∝ ‖Â(rows,u)‖², from the rows of the layer above, whichever they are.
 
-    Departures from the paper, each a switch:
+    `draws`, all unbiased (weights in `samplers/draws.py`):
 
-    * `replacement=False` draws t distinct vertices one after the other; weights are Des Raj's,
-      unbiased, and one each where all candidates are drawn;
+    * `independent`: t draws with replacement, the paper's;
+    * `successive`: t distinct vertices one after the other, Des Raj's weights;
+    * `poisson`: each vertex for itself with probability p(u) ∝ q(u), at most 1, t expected;
+    * `stratified`, `systematic`: t points spread evenly along the vertices' shares of q.
+
+    Other departures from the paper, each a switch:
+
+    * `self_term="exact"`: Â(v,v)·H(v) is added in full and the rest of the row sampled, with q
+      from columns without their diagonal entry;
+    * `own_rows`: `src` begins with `dst`, for networks that want a node's own row; batches must
+      then be distinct, as they must with an exact self term;
     * `neighbors_only` draws among the columns that the rows above reach, with q renormalised;
     * `correct_weights=False` divides by t·q(u) with q normalised over all vertices whatever
       was drawn how: the authors' biased factor.
@@ -43,37 +60,72 @@ class LayerSampler:
         samples: Sequence[int],
         *,
         distribution: Distribution = "importance",
-        replacement: bool = True,
+        power: float = 1.0,
+        draws: Draws = "independent",
+        self_term: SelfTerm = "sampled",
+        own_rows: bool = False,
         neighbors_only: bool = False,
         correct_weights: bool = True,
     ) -> None:
-        if distribution not in get_args(Distribution):
-            choices = get_args(Distribution)
+        _one_of("distribution", distribution, get_args(Distribution))
+        _one_of("draws", draws, get_args(Draws))
+        _one_of("self_term", self_term, get_args(SelfTerm))
+        if not power >= 0:
+            raise InputError(f"power must be at least 0, got {power}")
+        if not correct_weights and draws not in ("independent", "successive"):
             raise InputError(
-                f"distribution must be one of {', '.join(choices)}, got {distribution!r}"
-                + nearest(distribution, choices)
+                "correct_weights=False, the authors' factor, is for independent and successive "
+                f"draws, got draws={draws!r}"
             )
-        for t in samples:
-            if t < 1:
-                raise InputError(f"samples must be at least 1, got {t}")
-            if not replacement and not neighbors_only and t > adjacency.n:
-                raise InputError(
-                    f"samples must be at most the {adjacency.n} nodes of the graph when drawn "
-                    f"without replacement, got {t}"
-                )
         self.adjacency = adjacency
         self.samples = tuple(samples)
         self.distribution = distribution
-        self.replacement = replacement
-        self.neighbors_only = neighbors_only
+        self.power = power
+        self.draws = draws
+        self.exact_self = self_term == "exact"
+        self.own_rows = own_rows or self.exact_self
+        self.from_rows = neighbors_only or distribution == "ladies"
         self.correct_weights = correct_weights
-        self._norms = adjacency.column_norms()
-        self._place = np.full(adjacency.n, -1, dtype=np.int64)
-        self._laws = [self._law(np.ones(adjacency.n))] * len(self.samples)
+        self._check_samples()
+        place = np.full(adjacency.n, -1, np.int32)
+        self._matrix = Sampled(adjacency, self.exact_self, place)
+        if distribution == "ladies":
+            self._sources = self._ladies()
+        else:
+            self._norms = np.sqrt(self._matrix.squares()[1])
+            self._set_laws([np.ones(adjacency.n)] * len(self.samples))
 
-    def probabilities(self, layer: int = 0) -> FloatArray:
-        """(n,) float64: q of a sampled layer, from the input up; sums to one."""
-        return self._laws[layer][0]
+    def _check_samples(self) -> None:
+        for t in self.samples:
+            if t < 1:
+                raise InputError(f"samples must be at least 1, got {t}")
+            if self.draws == "successive" and not self.from_rows and t > self.adjacency.n:
+                raise InputError(
+                    f"samples must be at most the {self.adjacency.n} nodes of the graph when drawn "
+                    f"without replacement, got {t}"
+                )
+
+    def _set_laws(self, row_norms: Sequence[FloatArray]) -> None:
+        self._q = [
+            fixed_q(self.distribution, self._norms, self.power, norms) for norms in row_norms
+        ]
+        self._sources = [self._source(q, t) for q, t in zip(self._q, self.samples, strict=True)]
+
+    def _source(self, q: FloatArray, t: int) -> Source:
+        if self.from_rows:
+            return ReachedVertices(self._matrix, q, self.draws, t, self.correct_weights)
+        drawing = make_drawing(self.draws, q, t, correct_weights=self.correct_weights)
+        return AllVertices(self._matrix, drawing)
+
+    def _ladies(self) -> list[Source]:
+        if self.draws not in POINTS:
+            return [
+                ReachedVertices(self._matrix, None, self.draws, t, self.correct_weights)
+                for t in self.samples
+            ]
+        # The same by points along the entries, which takes half the time.
+        lengths, points = self._matrix.squares()[0], POINTS[self.draws]
+        return [Entries(self._matrix, lengths, points, t) for t in self.samples]
 
     def set_row_norms(self, row_norms: Sequence[FloatArray]) -> None:
         """|x(u)| for every vertex (n,), one array a sampled layer; `optimal` draws by them."""
@@ -83,81 +135,103 @@ class LayerSampler:
                 f"row_norms must be {len(self.samples)} arrays, one for each sampled layer, of "
                 f"{self.adjacency.n} numbers, one a node, got arrays of {lengths}"
             )
-        self._laws = [self._law(norms) for norms in row_norms]
+        if self.distribution == "optimal":
+            self._set_laws(row_norms)
+
+    def probabilities(self, layer: int = 0, rows: IntArray | None = None) -> FloatArray:
+        """(n,) float64: q of a sampled layer, from the input up; sums to one.
+
+        With `rows`, what is drawn from for a block of these rows: the same q, or for `ladies`
+        and `neighbors_only` one that is zero where the rows have no entry.
+        """
+        if self.distribution == "ladies" and rows is None:
+            raise InputError("q of distribution='ladies' depends on the rows above: give rows")
+        if rows is None or not self.from_rows:
+            return self._q[layer]
+        reached = self._matrix.reach(rows)
+        ladies = self.distribution == "ladies"
+        law = reached.squares if ladies else self._q[layer][reached.columns]
+        q = np.zeros(self.adjacency.n)
+        q[reached.columns] = law / law.sum() if law.any() else law
+        return q
 
     def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
         """The blocks of `batch`, from the input layer up."""
+        self._check_batch(batch)
         blocks: list[Block] = []
         dst = batch
-        for t, (q, cumulative) in zip(self.samples[::-1], self._laws[::-1], strict=True):
-            rows = dst.cpu().numpy()
-            if self.neighbors_only:
-                entries, _ = row_entries(self.adjacency.indptr, rows)
-                candidates = np.unique(self.adjacency.indices[entries])
-                src, weight = self._draw(q[candidates], np.cumsum(q[candidates]), t, rng)
-                src = candidates[src]
-            else:
-                src, weight = self._draw(q, cumulative, t, rng)
-            block = self._block(dst, src.astype(np.int64, copy=False), weight)
-            blocks.append(block)
-            dst = block.src
+        for layer in reversed(range(len(self.samples))):
+            blocks.append(self._block(layer, dst, rng))
+            dst = blocks[-1].src
         return blocks[::-1]
 
-    def _law(self, row_norms: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """q and its running sums."""
-        if self.distribution == "uniform":
-            weight: FloatArray = np.ones(self.adjacency.n)
-        elif self.distribution == "importance":
-            weight = self._norms**2
-        elif self.distribution == "flat":
-            weight = self._norms
-        else:
-            weight = self._norms * np.asarray(row_norms, dtype=np.float64)
-            # A vertex whose x is exactly zero adds nothing now, but q must stay positive where
-            # Â is, or the estimate would be biased as soon as the model moves on.
-            weight = np.maximum(weight, 1e-6 * weight.max() * (self._norms > 0))
-            if not weight.any():
-                weight = self._norms
-        total = weight.sum()
-        q = weight / total if total > 0 else weight  # Â without entries: nothing to draw
-        return q, np.cumsum(q)
+    @property
+    def draws_together(self) -> bool:
+        """Whether `sample_many` takes less time than `sample` again and again."""
+        return len(self.samples) == 1 and _by_points(self._sources[0]) is not None
 
-    def _draw(
-        self, q: FloatArray, cumulative: FloatArray, t: int, rng: Rng
-    ) -> tuple[IntArray, FloatArray]:
-        """Positions drawn from q (renormalised if it does not sum to one) and their weights."""
-        total = cumulative[-1] if len(cumulative) else 0.0
-        if total == 0:  # no row reaches a column: the convolution is zero, exactly
-            return np.empty(0, dtype=np.int64), np.empty(0)
-        if self.replacement:
-            drawn, counts = with_replacement(cumulative, t, rng)
-            norm = total if self.correct_weights else 1.0
-            return drawn, counts * norm / (t * q[drawn])
-        count = min(t, int(np.count_nonzero(q)))
-        drawn = without_replacement(q, count, rng)
-        if not self.correct_weights:
-            return drawn, 1.0 / (t * q[drawn])
-        if count == np.count_nonzero(q):
-            return drawn, np.ones(count)
-        return drawn, raj_weights(q[drawn] / total)
+    def sample_many(self, batches: Sequence[Tensor], rng: Rng) -> list[list[Block]]:
+        """What `sample` would give for one batch after the other."""
+        if not self.draws_together:
+            return [self.sample(batch, rng) for batch in batches]
+        return [
+            [block]
+            for _, alike in groupby(batches, len)
+            for block in self._one_layer(list(alike), rng)
+        ]
 
-    def _block(self, dst: Tensor, src: IntArray, weight: FloatArray) -> Block:
-        """Columns `src` of the rows `dst`, scaled by `weight`."""
-        matrix, place = self.adjacency, self._place
-        place[src] = np.arange(len(src))
-        entries, counts = row_entries(matrix.indptr, dst.cpu().numpy())
-        column = place[matrix.indices[entries]]
-        place[src] = -1
-        met = column >= 0
-        column = column[met]
-        row = np.repeat(np.arange(len(counts)), counts)[met]
-        value = (matrix.values[entries[met]] * weight[column]).astype(np.float32)
-        if len(dst) * len(src) <= DENSE_ENTRIES:
-            dense = np.zeros((len(dst), len(src)), dtype=np.float32)
-            dense[row, column] = value
-            adj = torch.from_numpy(dense)
-        else:
-            indptr = np.zeros(len(dst) + 1, dtype=np.int64)
-            np.cumsum(np.bincount(row, minlength=len(dst)), out=indptr[1:])
-            adj = sparse_matrix(indptr, column, value, len(src))
-        return Block(dst, torch.from_numpy(src), adj)
+    def _one_layer(self, batches: list[Tensor], rng: Rng) -> list[Block]:
+        """The blocks of batches of equal size, in one compiled loop."""
+        for batch in batches:
+            self._check_batch(batch)
+        drawing = _by_points(self._sources[0])
+        assert drawing is not None
+        offsets, columns, values, sources, starts = sample_blocks(
+            (drawing.law.q, drawing.law.cumulative, drawing.law.guide),
+            drawing.factor,
+            np.stack([drawing.points(drawing.t, rng) for _ in batches]),
+            self._matrix.parts,
+            torch.stack(batches).numpy(),
+            self.own_rows,
+            self.exact_self,
+            self._matrix.place,
+        )
+        ranges = zip(*(pairwise(part) for part in starts.tolist()), strict=True)
+        return [
+            _as_block(dst, offsets[b], columns[e:f], values[e:f], sources[k:m])
+            for b, (dst, ((e, f), (k, m))) in enumerate(zip(batches, ranges, strict=True))
+        ]
+
+    def _check_batch(self, batch: Tensor) -> None:
+        if self.own_rows and has_repeats(batch.numpy(), self._matrix.place):
+            raise InputError(
+                "batch must name each node once where src begins with it (own_rows, or "
+                "self_term='exact'), got a node twice"
+            )
+
+    def _block(self, layer: int, dst: Tensor, rng: Rng) -> Block:
+        rows = dst.numpy()
+        indptr, columns, values = self._sources[layer].estimate(rows, rng)
+        lead = rows if self.own_rows else rows[:0]
+        src, columns = number_columns(lead, columns, self._matrix.place)
+        return _as_block(dst, indptr, columns, values, src)
+
+
+def _by_points(source: Source) -> ByPoints | None:
+    """What draws the vertices, if one q over all of them and points do."""
+    drawing = source.drawing if isinstance(source, AllVertices) else None
+    return drawing if isinstance(drawing, ByPoints) else None
+
+
+def _as_block(
+    dst: Tensor, indptr: IntArray, columns: IntArray, values: FloatArray, src: IntArray
+) -> Block:
+    return Block(dst, torch.from_numpy(src), sparse_matrix(indptr, columns, values, len(src)))
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(
+            f"{name} must be one of {', '.join(choices)}, got {value!r}"
+            + nearest(str(value), choices)
+        )

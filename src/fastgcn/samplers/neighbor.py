@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from fastgcn.csr import CSR
+from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.neighbors import sample_neighbors
-from fastgcn.samplers.block import Block, distinct, sparse_matrix
+from fastgcn.samplers.block import Block, sparse_matrix
 from fastgcn.samplers.draws import Rng, uniforms
 
 
@@ -17,7 +18,7 @@ class NeighborSampler:
 
     With `include_self` the mean is over the node and its sampled neighbours (GraphSAGE-GCN),
     without over the neighbours alone (GraphSAGE-mean, which adds the node by itself). `src`
-    always holds `dst`, so that a layer finds a node's own row.
+    always begins with `dst`, so that a layer finds a node's own row.
 
     `fanouts` are k_l from the input up: the paper's S1 = 25, S2 = 10 are `[10, 25]`, 25
     neighbours of every batch node, and 10 of each of those.
@@ -25,10 +26,10 @@ class NeighborSampler:
 
     def __init__(self, csr: CSR, fanouts: Sequence[int], *, include_self: bool) -> None:
         self.csr, self.fanouts, self.include_self = csr, tuple(fanouts), include_self
+        self._place = np.full(len(csr.indptr) - 1, -1, np.int32)
 
     def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
         """The blocks of `batch`, from the input layer up."""
-        n = len(self.csr.indptr) - 1
         blocks: list[Block] = []
         dst = batch
         for k in self.fanouts[::-1]:
@@ -40,16 +41,15 @@ class NeighborSampler:
             if self.include_self:
                 drawn = np.concatenate([own, drawn], axis=1)
             there = drawn >= 0  # a row without neighbours has drawn none
-            found, place = distinct(
-                np.concatenate([rows, np.where(there, drawn, own).reshape(-1)]), n
+            src, columns = number_columns(
+                rows, np.where(there, drawn, own).reshape(-1), self._place
             )
             adj = sparse_matrix(
                 np.arange(0, drawn.size + 1, drawn.shape[1]),
-                place[len(rows) :],
+                columns,
                 (there / np.maximum(there.sum(axis=1, keepdims=True), 1)).reshape(-1),
-                len(found),
+                len(src),
             )
-            src = torch.from_numpy(found.astype(np.int64, copy=False))
-            blocks.append(Block(dst, src, adj))
-            dst = src
+            blocks.append(Block(dst, torch.from_numpy(src), adj))
+            dst = blocks[-1].src
         return blocks[::-1]

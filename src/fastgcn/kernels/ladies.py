@@ -1,0 +1,118 @@
+"""Drawing a column u with probability ∝ Σ_{v in rows} Â(v,u)² without making these sums.
+
+An entry drawn in proportion to its square has its column drawn so; the sums are then needed for
+the drawn columns alone, and are found among their entries.
+
+`place` (n,) int32 is work space that every function finds, and leaves, filled with -1.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fastgcn.types import FloatArray, IntArray
+
+
+@njit(cache=True, nogil=True)
+def sums_of_squares(
+    indptr: IntArray, indices: IntArray, values: FloatArray, off_diagonal: bool
+) -> Any:
+    """(n,) Σ_u Â(v,u)² of each row and (n,) Σ_v Â(v,u)² of each column of Â (n, n).
+
+    With `off_diagonal`, without Â(v,v)².
+    """
+    n = len(indptr) - 1
+    of_rows, of_columns = np.zeros(n), np.zeros(n)
+    for v in range(n):
+        for entry in range(indptr[v], indptr[v + 1]):
+            if not (off_diagonal and indices[entry] == v):
+                square = np.float64(values[entry]) * values[entry]
+                of_rows[v] += square
+                of_columns[indices[entry]] += square
+    return of_rows, of_columns
+
+
+@njit(cache=True, nogil=True)
+def draw_entries(
+    indptr: IntArray,
+    indices: IntArray,
+    values: FloatArray,
+    rows: IntArray,
+    lengths: FloatArray,
+    points: FloatArray,
+    off_diagonal: bool,
+    place: IntArray,
+) -> Any:
+    """The columns of the entries that ascending `points` in [0, 1) fall on: distinct, and counts.
+
+    The entries of `rows`, one after the other, divide [0, 1) in proportion to their squares,
+    which add up to `lengths` row by row. Entries Â(v,v) are no part of it with `off_diagonal`.
+    """
+    total = lengths.sum()
+    drawn, counts = np.empty(len(points), np.int64), np.zeros(len(points), np.int64)
+    found = i = 0
+    before = 0.0  # the length of what was passed
+    for r in range(len(rows)):
+        end = before + lengths[r]
+        last = np.int64(-1)
+        if i < len(points) and points[i] * total < end:
+            for entry in range(indptr[rows[r]], indptr[rows[r] + 1]):
+                u, value = indices[entry], np.float64(values[entry])
+                if value == 0 or (off_diagonal and u == rows[r]):
+                    continue
+                before, last = before + value * value, np.int64(u)
+                while i < len(points) and points[i] * total < before:
+                    found = _hit(last, drawn, counts, found, place)
+                    i += 1
+        # Rounding may leave points between the row's last entry and its end.
+        while last >= 0 and i < len(points) and points[i] * total < end:
+            found = _hit(last, drawn, counts, found, place)
+            i += 1
+        before = end
+    for c in range(found):
+        place[drawn[c]] = -1
+    return drawn[:found], counts[:found]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hit(u: Any, drawn: IntArray, counts: IntArray, found: int, place: IntArray) -> Any:
+    if place[u] < 0:
+        place[u] = found
+        drawn[found] = u
+        found += 1
+    counts[place[u]] += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def weigh_by_squares(
+    picked: tuple[IntArray, IntArray, FloatArray],
+    rows: IntArray,
+    drawn: IntArray,
+    counts: IntArray,
+    factor: float,
+    exact_self: bool,
+    place: IntArray,
+) -> None:
+    """Multiply entries in column u by count(u)·factor / Σ_v Â(v,u)², in place.
+
+    `picked` are indptr, columns as numbered in Â and values of all entries of `rows` in the
+    columns `drawn`. With `exact_self`, entries Â(v,v) are among them, and are left as they are
+    and out of the sums.
+    """
+    indptr, columns, values = picked
+    for c in range(len(drawn)):
+        place[drawn[c]] = c
+    squares = np.zeros(len(drawn))
+    for r in range(len(rows)):
+        for entry in range(indptr[r], indptr[r + 1]):
+            if not (exact_self and columns[entry] == rows[r]):
+                squares[place[columns[entry]]] += np.float64(values[entry]) * values[entry]
+    for r in range(len(rows)):
+        for entry in range(indptr[r], indptr[r + 1]):
+            if not (exact_self and columns[entry] == rows[r]):
+                c = place[columns[entry]]
+                values[entry] *= counts[c] * factor / squares[c]
+    for c in range(len(drawn)):
+        place[drawn[c]] = -1

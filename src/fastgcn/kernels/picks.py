@@ -1,0 +1,195 @@
+"""Picking sampled entries out of rows of Â: the inner loops of layer-wise sampling.
+
+`place` (n,) int32 is work space that every function finds, and leaves, filled with -1.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fastgcn.kernels.blocks import number_columns
+from fastgcn.kernels.draws import draw_folded
+from fastgcn.types import AnyArray, FloatArray, IntArray
+
+
+@njit(cache=True, nogil=True)
+def reach(
+    indptr: IntArray,
+    indices: IntArray,
+    values: FloatArray,
+    rows: IntArray,
+    off_diagonal: bool,
+    place: IntArray,
+) -> Any:
+    """The distinct columns u that `rows` reach, as they are met, and Σ_{v in rows} Â(v,u)².
+
+    Also, for each entry of the rows, where its column is among these; -1 for zeros and, with
+    `off_diagonal`, for entries Â(v,v), which are passed over.
+    """
+    entries = 0
+    for r in range(len(rows)):
+        entries += indptr[rows[r] + 1] - indptr[rows[r]]
+    at, capacity = np.empty(entries, np.int32), min(entries, len(place))
+    found, squares = np.empty(capacity, np.int64), np.zeros(capacity)
+    known = filled = 0
+    for r in range(len(rows)):
+        v = rows[r]
+        for entry in range(indptr[v], indptr[v + 1]):
+            u, value = indices[entry], np.float64(values[entry])
+            number = -1
+            if value != 0 and not (off_diagonal and u == v):
+                number = place[u]
+                if number < 0:
+                    number = known
+                    place[u] = number
+                    found[number] = u
+                    known += 1
+                squares[number] += value * value
+            at[filled] = number
+            filled += 1
+    for i in range(known):
+        place[found[i]] = -1
+    return found[:known], squares[:known], at
+
+
+@njit(cache=True, nogil=True)
+def pick_reached(
+    indptr: IntArray,
+    values: FloatArray,
+    rows: IntArray,
+    reached: tuple[IntArray, IntArray],
+    drawn: IntArray,
+    weights: FloatArray,
+    exact_self: bool,
+) -> Any:
+    """As `pick_entries`, after `reach`: `reached` are its columns and the places of the entries
+    among them, `drawn` are places there."""
+    found, at = reached
+    weight = np.zeros(len(found))
+    for c in range(len(drawn)):
+        weight[drawn[c]] = weights[c]
+    picked_indptr = np.zeros(len(rows) + 1, np.int64)
+    columns, picked = np.empty(len(at), np.int64), np.empty(len(at), np.float32)
+    filled = before = 0
+    for r in range(len(rows)):
+        v = rows[r]
+        for entry in range(indptr[v], indptr[v + 1]):
+            number = at[before]
+            before += 1
+            if number < 0:
+                if not exact_self or values[entry] == 0:
+                    continue
+                columns[filled], picked[filled] = v, values[entry]
+            elif weight[number] == 0:
+                continue
+            else:
+                columns[filled] = found[number]
+                picked[filled] = values[entry] * weight[number]
+            filled += 1
+        picked_indptr[r + 1] = filled
+    return picked_indptr, columns[:filled], picked[:filled]
+
+
+@njit(cache=True, nogil=True)
+def pick_entries(
+    indptr: IntArray,
+    indices: IntArray,
+    values: FloatArray,
+    rows: IntArray,
+    drawn: IntArray,
+    weights: FloatArray,
+    exact_self: bool,
+    place: IntArray,
+) -> Any:
+    """Entries of `rows` in the columns `drawn`, times these columns' weights: indptr, the columns
+    as they are numbered in Â, and values.
+
+    With `exact_self`, an entry Â(v,v) is there in full, drawn or not.
+    """
+    for c in range(len(drawn)):
+        place[drawn[c]] = c
+    picked_indptr = np.zeros(len(rows) + 1, np.int64)
+    entries = 0
+    for r in range(len(rows)):
+        entries += indptr[rows[r] + 1] - indptr[rows[r]]
+    columns, picked = np.empty(entries, np.int64), np.empty(entries, np.float32)
+    filled = 0
+    for r in range(len(rows)):
+        v = rows[r]
+        for entry in range(indptr[v], indptr[v + 1]):
+            u = indices[entry]
+            c = place[u]
+            own = exact_self and u == v
+            if c < 0 and not own:
+                continue
+            columns[filled] = u
+            picked[filled] = values[entry] if own else values[entry] * weights[c]
+            filled += 1
+        picked_indptr[r + 1] = filled
+    for c in range(len(drawn)):
+        place[drawn[c]] = -1
+    return picked_indptr, columns[:filled], picked[:filled]
+
+
+@njit(cache=True, nogil=True)
+def has_repeats(nodes: IntArray, place: IntArray) -> bool:
+    """Whether a node comes twice."""
+    repeats = False
+    for i in range(len(nodes)):
+        repeats |= place[nodes[i]] >= 0
+        place[nodes[i]] = i
+    for i in range(len(nodes)):
+        place[nodes[i]] = -1
+    return repeats
+
+
+@njit(cache=True, nogil=True)
+def sample_blocks(
+    law: tuple[FloatArray, FloatArray, IntArray],
+    factor: float,
+    points: FloatArray,
+    matrix: tuple[IntArray, IntArray, FloatArray],
+    batches: IntArray,
+    own_rows: bool,
+    exact_self: bool,
+    place: IntArray,
+) -> Any:
+    """Draws and blocks of several batches (b, s) at once, by a row of `points` (b, t) each.
+
+    `law` is q, its running sums and their guide; vertex u weighs count·factor/q(u). `matrix` is
+    Â's indptr, indices and values. Returns the blocks' CSR arrays and sources one behind the
+    other, offsets (b, s+1) counting from each block's first entry, and where the entries and the
+    sources of each block begin, (b+1,) each.
+    """
+    q, cumulative, guide = law
+    indptr, indices, values = matrix
+    count, size = batches.shape
+    offsets = np.empty((count, size + 1), np.int64)
+    starts = np.zeros((2, count + 1), np.int64)
+    capacity = max(1024, 4 * batches.size)
+    columns, weighted = np.empty(capacity, np.int64), np.empty(capacity, np.float32)
+    sources = np.empty(points.size + batches.size, np.int64)
+    for b in range(count):
+        drawn, counts = draw_folded(cumulative, guide, points[b], place)
+        weights = counts * factor / q[drawn]
+        offsets[b], nodes, picked = pick_entries(
+            indptr, indices, values, batches[b], drawn, weights, exact_self, place
+        )
+        lead = batches[b] if own_rows else batches[b, :0]
+        src, numbers = number_columns(lead, nodes, place)
+        start, first = starts[0, b], starts[1, b]
+        end, last = start + len(numbers), first + len(src)
+        while end > capacity:
+            capacity *= 2
+            columns, weighted = _grown(columns, capacity), _grown(weighted, capacity)
+        columns[start:end], weighted[start:end], sources[first:last] = numbers, picked, src
+        starts[0, b + 1], starts[1, b + 1] = end, last
+    return offsets, columns, weighted, sources, starts
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _grown(array: AnyArray, capacity: int) -> Any:
+    larger = np.empty(capacity, array.dtype)
+    larger[: len(array)] = array
+    return larger

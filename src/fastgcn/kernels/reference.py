@@ -1,0 +1,20 @@
+"""What the compiled kernels compute, in plain numpy and scipy: the oracle of their tests."""
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fastgcn.types import FloatArray
+
+
+def draw_folded(cumulative: FloatArray, uniforms: FloatArray) -> dict[int, int]:
+    """How often each position is drawn by inverting the running sums."""
+    total = cumulative[-1]
+    points = np.minimum(uniforms * total, np.nextafter(total, 0))
+    drawn, counts = np.unique(np.searchsorted(cumulative, points, side="right"), return_counts=True)
+    return dict(zip(drawn.tolist(), counts.tolist(), strict=True))
+
+
+def product(matrix: csr_array, other: FloatArray | csr_array) -> FloatArray:
+    """Sparse times sparse or dense, dense."""
+    result = matrix @ other
+    return np.asarray(result.toarray() if isinstance(result, csr_array) else result)
