@@ -86,7 +86,7 @@ def test_drawing_every_vertex_once_is_full_batch_training(
     graph = with_only_training(communities(multilabel=settings.pop("multilabel", False)))
     exact = quick(
         samples=len(graph.split.train),
-        replacement=False,
+        draws="successive",
         batch_size=99,
         epochs=4,
         precompute=precompute,

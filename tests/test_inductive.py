@@ -19,8 +19,9 @@ SETTINGS: list[dict[str, Any]] = [
     {"hidden": (), "samples": 20},
     {"hidden": (8, 8), "samples": (15, 20), "dropout": 0.3, "bias": True},
     {"feature_scaling": "row", "normalization": "row"},
+    {"feature_scaling": "standard", "precompute": False},
     {"distribution": "optimal", "precompute": False},
-    {"distribution": "flat", "replacement": False, "neighbors_only": True},
+    {"distribution": "flat", "draws": "successive", "neighbors_only": True},
     {"class_weight": "balanced", "weight_decay_on": "all", "drop_last": True},
 ]
 KINDS: list[dict[str, Any]] = [

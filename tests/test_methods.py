@@ -101,10 +101,14 @@ def test_graphsage_has_the_papers_settings() -> None:
         assert (config.hidden, config.fanouts, config.batch_size) == (128, (10, 25), 1024)
 
 
-def test_sampled_prediction_is_refused_where_it_has_no_meaning() -> None:
-    run = fit(communities(), settings("graphsage-mean", epochs=1))
-    with pytest.raises(InputError, match="leave it out for GraphSAGE-mean"):
-        predict(run, communities(), samples=5)
+@pytest.mark.parametrize("method", ["fastgcn", "gcn-batched", "graphsage-mean"])
+def test_sampled_prediction_comes_near_the_full_one(method: str) -> None:
+    graph = communities()
+    run = fit(graph, settings(method, epochs=5))
+    nodes = [3, 1, 3]
+    full, sampled = predict(run, graph, nodes), predict(run, graph, nodes, samples=20_000)
+    assert np.abs(full - sampled).max() < 0.1
+    assert (sampled[0] == sampled[2]).all()
 
 
 def test_methods_start_from_the_preset_of_the_data() -> None:

@@ -50,7 +50,7 @@ def _one_thread() -> Iterator[None]:
         {"precompute": False},
         {"hidden": (16, 8), "precompute": False},
         {"distribution": "uniform"},
-        {"distribution": "flat", "replacement": False},
+        {"distribution": "flat", "draws": "successive"},
         {"distribution": "optimal", "precompute": False},
         {"neighbors_only": True},
         {"dropout": 0.3, "bias": True},
@@ -114,7 +114,7 @@ def test_batches_of_36_nodes(batch_size: int, drop_last: bool, batches: int) -> 
 
 def test_every_training_node_is_in_one_batch_an_epoch() -> None:
     trainer = Trainer(communities(), quick(batch_size=10), None)
-    first, second = (torch.cat([*trainer._shuffled_batches()]) for _ in range(2))
+    first, second = (torch.cat([*trainer.shuffled_batches()]) for _ in range(2))
     assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(36))
     assert first.tolist() != second.tolist()
 
@@ -142,14 +142,18 @@ def test_balanced_labels_weigh_by_how_many_nodes_lack_them() -> None:
 
 
 def test_dropout_zeroes_and_rescales_while_training_alone() -> None:
-    """Of 10,000 entries a share p is dropped, within five standard deviations."""
-    dropout, ones = Dropout(0.3), torch.ones(100, 100)
+    """Of 10,000 entries a share p is dropped, within five standard deviations.
+
+    The share is a multiple of 2^-16, and what is kept grows by the inverse of what is left.
+    """
+    dropout, ones = Dropout([0.0, 0.3]), torch.ones(100, 100)
     dropout.rng = torch.Generator().manual_seed(0)
-    out = dropout(ones)
-    assert out.unique().tolist() == pytest.approx([0, 1 / 0.7])
+    out = dropout(ones, 1)
+    assert out.unique().tolist() == pytest.approx([0, 1 / (1 - round(0.3 * 2**16) / 2**16)])
     assert abs((out == 0).float().mean().item() - 0.3) < 5 * (0.3 * 0.7 / 10_000) ** 0.5
-    assert not torch.equal(dropout(ones), out)
-    assert torch.equal(dropout.eval()(ones), ones)
+    assert not torch.equal(dropout(ones, 1), out)
+    assert torch.equal(dropout(ones, 0), ones)
+    assert torch.equal(dropout.eval()(ones, 1), ones)
     assert weights_of(fit(communities(), quick(dropout=0.5)).model) != weights_of(
         fit(communities(), quick()).model
     )

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import cache
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 from fastgcn.errors import InputError
 
@@ -19,11 +21,30 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def thread_count(threads: int) -> Iterator[None]:
-    """Run torch on so many threads; 0 means all that this process may use."""
-    before = torch.get_num_threads()
+    """Run torch and numpy's BLAS on so many threads; 0 means all that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    torch.set_num_threads(threads or allowed or 1)
-    try:
+    with _threads(threads or allowed or 1):
         yield
+
+
+@contextmanager
+def one_thread(wanted: bool) -> Iterator[None]:
+    """If `wanted`, run torch and BLAS on one thread: a small product is slower on two."""
+    with _threads(1) if wanted else nullcontext():
+        yield
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        with _pools().limit(limits=count, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()

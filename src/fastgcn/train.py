@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,24 +12,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastgcn.batches import Feed
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import Graph
 from fastgcn.losses import make_loss
-from fastgcn.machine import choose_device, thread_count
+from fastgcn.machine import choose_device, one_thread, thread_count
+from fastgcn.prefetch import ahead
 from fastgcn.runs import Checkpoint, Run, RunFolder, build_model
 from fastgcn.samplers import Block, LayerSampler
 from fastgcn.samplers.block import sparse_matrix
 from fastgcn.samplers.choose import make_sampler
+from fastgcn.samplers.history import HistorySampler
+from fastgcn.steps import Adam, make_step
 from fastgcn.stopping import best_epoch, should_stop
 from fastgcn.training_data import Judge, check_trainable, prepare
-from fastgcn.types import FloatArray
 
 OnEpoch = Callable[[dict[str, Any]], None]
 
 # Seconds between checkpoints: what a kill can cost at most, beside the epoch under way.
 _CHECKPOINT_EVERY = 1.0
+
+# Multiplications of a step's first product below which it is taken on one thread. The other one
+# samples; and where cores are busy, two threads that wait for each other take ten times as long.
+_SMALL_PRODUCT = 1 << 25
 
 
 def fit(
@@ -81,7 +88,10 @@ def resume(
 
 @dataclass(slots=True)
 class Clock:
-    """Seconds spent by purpose, over all sessions of a run."""
+    """Seconds spent by purpose, over all sessions of a run.
+
+    Batches are sampled while others are computed; `sampling` is what a step waits for its own.
+    """
 
     seconds: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(
@@ -108,12 +118,15 @@ class Trainer:
             self.data = prepare(graph, config, folder.path if folder else None)
         sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
         self.model = build_model(config, sizes, multilabel=graph.multilabel).to(self.device)
-        self.optimizer = torch.optim.Adam(self._parameter_groups(), lr=config.learning_rate)
+        self.model.set_feature_statistics(self.data.statistics)
+        self.optimizer = Adam(self._parameter_groups(), config.learning_rate)
         self.sampler = make_sampler(config, self.data.adjacency, self.data.csr)
         self.rng = torch.Generator().manual_seed(config.seed + 1)
+        self.feed = Feed(self.data, config, self.model, self.sampler, self.rng)
         self.dropout_rng = torch.Generator(self.device).manual_seed(config.seed + 2)
         self.model.dropout.rng = self.dropout_rng
         self.loss = make_loss(self.data, graph, config).to(self.device)
+        self.step = make_step(self.model, self.loss, self.optimizer)
         self.validation = Judge(graph, config, graph.split.val) if graph.split.val.size else None
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Tensor] = {}
@@ -138,29 +151,13 @@ class Trainer:
     def epoch(self) -> dict[str, Any]:
         """One pass over the training nodes, and the record of it."""
         start = time.perf_counter()
-        if self.config.distribution == "optimal" and isinstance(self.sampler, LayerSampler):
-            with self.clock.charge("sampling"):
-                self.sampler.set_row_norms(self._row_norms())
-        losses, weights, empty = [], [], 0.0
-        for number, batch in enumerate(self._shuffled_batches()):
-            with self.clock.charge("sampling"):
-                blocks = self.sampler.sample(batch, self.rng)
-                x = self.data.rows(blocks[0].src if blocks else batch)
-            if number == 0 and blocks:
-                empty = blocks[-1].empty_rows / len(batch)
-            with self.clock.charge("compute"):
-                self.optimizer.zero_grad(set_to_none=True)
-                logits = self.model([b.to(self.device) for b in blocks], x.to(self.device))
-                loss = self.loss(logits, self.data.labels[batch].to(self.device))
-                loss.backward()
-                self.optimizer.step()
-                losses.append(loss.item())
-            weights.append(len(batch))
-            self.batches += 1
+        with self.clock.charge("sampling"):
+            self._show_hidden_rows()
+        losses, sizes = self.train_on(self.feed.shuffled())
         record = {
             "epoch": len(self.history) + 1,
-            "train_loss": float(np.average(losses, weights=weights)),
-            "empty_rows": empty,
+            "train_loss": float(np.average(losses, weights=sizes)),
+            "empty_rows": self.feed.empty_rows,
         }
         if self.validation is not None:
             with self.clock.charge("evaluation"):
@@ -174,37 +171,69 @@ class Trainer:
             self.best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         return record
 
-    def _shuffled_batches(self) -> Iterator[Tensor]:
-        order = torch.randperm(len(self.data.batch_nodes), generator=self.rng)
-        nodes, size = self.data.batch_nodes[order], self.config.batch_size
-        if self.config.method == "gcn":
-            size = len(nodes)  # the original GCN takes one step an epoch
-        end = len(nodes)
-        if self.config.drop_last and end > size:
-            end -= end % size
-        for start in range(0, end, size):
-            yield nodes[start : start + size]
+    def train_on(self, batches: Iterable[Tensor]) -> tuple[list[float], list[int]]:
+        """A step for each batch: their losses and sizes."""
+        losses: list[float] = []
+        sizes: list[int] = []
+        prepared = self.feed.prepared(batches)
+        # A second thread helps where there is a second core for it.
+        several = torch.get_num_threads() > 1
+        with closing(ahead(prepared) if several else prepared) as parts, ExitStack() as threads:
+            while True:
+                with self.clock.charge("sampling"):
+                    part = next(parts, None)
+                if part is None:
+                    return losses, sizes
+                if not sizes:
+                    width = self.model.sizes[1]
+                    threads.enter_context(one_thread(part.x.numel() * width < _SMALL_PRODUCT))
+                with self.clock.charge("compute"):
+                    losses.append(self.step(part.blocks, part.x, part.labels))
+                sizes.append(len(part.labels))
+                self.batches += 1
+
+    def shuffled_batches(self) -> Iterator[Tensor]:
+        """The training nodes in a new order, cut into batches."""
+        return self.feed.shuffled()
+
+    def _show_hidden_rows(self) -> None:
+        """Give the sampler what it wants to know of the current network."""
+        due = len(self.history) % self.config.history_every == 0
+        if isinstance(self.sampler, HistorySampler) and due:
+            self.sampler.refresh(self._hidden_rows())
+        if isinstance(self.sampler, LayerSampler) and self.config.distribution == "optimal":
+            layers = self.model.convolutions[-len(self.sampler.samples) :]
+            self.sampler.set_row_norms(
+                [
+                    (h @ layer.weight.detach()).norm(dim=1).cpu().numpy()  # |x(u)| of Thm 3
+                    for h, layer in zip(self._hidden_rows(), layers, strict=True)
+                ]
+            )
 
     @torch.no_grad()
-    def _row_norms(self) -> list[FloatArray]:
-        """|x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
-        matrix, norms = self.data.adjacency, []
+    def _hidden_rows(self) -> list[Tensor]:
+        """H (n, d) that goes into each sampled layer, of the whole training graph."""
+        matrix = self.data.adjacency
         adj = sparse_matrix(matrix.indptr, matrix.indices, matrix.values, matrix.n)
         every = torch.arange(matrix.n)
         whole = Block(every, every, adj).to(self.device)
-        h = self.data.rows(every).to(self.device)
-        for number, layer in enumerate(self.model.convolutions):
+        hidden = [self.data.rows(every).to(self.device)]
+        self.model.eval()  # looking at all rows must not move a batch norm's figures
+        for number, layer in enumerate(self.model.convolutions[:-1]):
             exact = self.config.precompute and number == 0
-            if not exact:
-                norms.append((h @ layer.weight).norm(dim=1).cpu().numpy())
-            h = self.model.activate(number, layer(h, None if exact else whole))
-        return norms
+            mixed = layer(hidden[-1], None if exact else whole)
+            hidden.append(self.model.activate(number, mixed))
+        self.model.train()
+        return hidden[self.config.precompute :]
 
     def checkpoint(self) -> Checkpoint:
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"adam.{number}.{k}": v for k, v in state.items()}
+        if isinstance(self.sampler, HistorySampler):
+            kept = enumerate(self.sampler.hidden)
+            tensors |= {f"kept.{layer}": h for layer, h in kept if h is not None}
         tensors["rng"] = self.rng.get_state()
         tensors["dropout_rng"] = self.dropout_rng.get_state()
         progress = {
@@ -231,6 +260,9 @@ class Trainer:
             state.setdefault(int(number), {})[name] = value
         full = self.optimizer.state_dict()
         self.optimizer.load_state_dict({"state": state, "param_groups": full["param_groups"]})
+        if isinstance(self.sampler, HistorySampler) and (kept := named("kept")):
+            layers = range(len(self.sampler.hidden))
+            self.sampler.refresh([kept.get(str(layer)) for layer in layers])
         self.rng.set_state(checkpoint.tensors["rng"])
         self.dropout_rng.set_state(checkpoint.tensors["dropout_rng"])
         self.batches = checkpoint.progress["batches"]

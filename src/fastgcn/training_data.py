@@ -12,9 +12,9 @@ from fastgcn.adjacency import Adjacency, Rows, induced_csr, normalize
 from fastgcn.config import TrainConfig
 from fastgcn.csr import CSR
 from fastgcn.errors import InputError
-from fastgcn.features import FeatureRows
+from fastgcn.features import FeatureRows, Statistics, column_statistics
 from fastgcn.graph import Graph
-from fastgcn.inference import full_forward
+from fastgcn.inference import feature_rows, full_forward
 from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
 from fastgcn.propagation import fits_in_memory, propagate
@@ -33,6 +33,7 @@ class TrainingData:
         inputs: rows of ÂX (n, F) where precomputed, else rows of X on demand.
         batch_nodes: (k,) ids of the nodes that batches are made of.
         labels: (n,) int64 or (n, C) float32.
+        statistics: of the training nodes' features, where they are standardised.
     """
 
     csr: CSR
@@ -40,6 +41,7 @@ class TrainingData:
     inputs: "FloatArray | FeatureRows"
     batch_nodes: Tensor
     labels: Tensor
+    statistics: Statistics | None
 
     def rows(self, ids: Tensor) -> Tensor:
         """(len(ids), F): the network's input rows."""
@@ -48,6 +50,18 @@ class TrainingData:
         if isinstance(self.inputs, np.memmap):
             return torch.from_numpy(self.inputs[ids.numpy()])
         return torch.from_numpy(self.inputs)[ids]
+
+    def mixed_rows(self, block: Block, *, beside: bool) -> Tensor:
+        """(s, F): adj @ X of a block of the input layer, X not gathered.
+
+        With `beside`, (s, 2F): the rows of `dst` themselves to the right of that.
+        """
+        assert isinstance(self.inputs, FeatureRows)
+        indptr, columns, values = block.csr()
+        mixed = self.inputs.convolve(Rows(indptr, block.src.numpy()[columns], values))
+        if beside:
+            mixed = np.concatenate([mixed, self.inputs(block.dst.numpy())], axis=1)
+        return torch.from_numpy(mixed)
 
 
 def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingData:
@@ -59,7 +73,10 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
     nodes = graph.split.train if config.inductive else None
     csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
     adjacency = normalize(csr, config.normalization)
-    features = FeatureRows(graph.features, config.feature_scaling, nodes)
+    statistics = None
+    if config.feature_scaling == "standard":
+        statistics = column_statistics(graph.features, graph.split.train)
+    features = FeatureRows(graph.features, config.feature_scaling, nodes, statistics)
     inputs: FloatArray | FeatureRows = features
     if config.precompute:
         n_bytes = 4 * adjacency.n * features.width
@@ -77,6 +94,7 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
         inputs,
         torch.from_numpy(np.array(batch_nodes, dtype=np.int64)),
         label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
+        statistics,
     )
 
 
@@ -121,7 +139,8 @@ class Judge:
         self.labels: IntArray | BoolArray = graph.labels[part]
         self._part = part if nodes is None else np.searchsorted(nodes, part)
         self._rows = GraphRows(csr, config.normalization)
-        self._features = FeatureRows(graph.features, config.feature_scaling, nodes)
+        self._nodes, self._all_features = nodes, graph.features
+        self._features: FeatureRows | None = None
         self._blocks: list[Block] | None = None
         self._inputs: Tensor | None = None
         self._layers = config.layers
@@ -134,8 +153,11 @@ class Judge:
     def __call__(self, model: GCN) -> Metrics:
         """Scores of the network as it is."""
         device = next(model.parameters()).device
+        if self._features is None:
+            # Here and not before: standardised features are scaled by figures of the network.
+            self._features = feature_rows(model, self._all_features, self._nodes)
         if self._blocks is None and self._plannable:
-            self._plan(device)
+            self._plan(self._features, device)
         if self._inputs is None:
             logits = full_forward(model, self._rows, self._features, self._part)
         else:
@@ -146,15 +168,15 @@ class Judge:
             model.train()
         return measure(model.probabilities(logits).cpu().numpy(), self.labels)
 
-    def _plan(self, device: torch.device) -> None:
+    def _plan(self, features: FeatureRows, device: torch.device) -> None:
         """The blocks above the first layer, and ÂX for the rows that they need, if it fits."""
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
         blocks = FullSampler(self._rows, self._layers - 1).sample(part)
         self._blocks = [block.to(device) for block in blocks]
         needed = (blocks[0].src if blocks else part).numpy()
-        if fits_in_memory(4 * len(needed) * self._features.width):
+        if fits_in_memory(4 * len(needed) * features.width):
             wanted = _Selected(self._rows, needed)
-            self._inputs = torch.from_numpy(propagate(wanted, self._features)).to(device)
+            self._inputs = torch.from_numpy(propagate(wanted, features)).to(device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
     hidden: Annotated[str | None, typer.Option(help="Hidden widths, such as 128 or 64,64.")] = None,
     samples: Annotated[
-        str | None, typer.Option(help="Vertices drawn a layer, such as 400 or 400,200.")
+        str | None, typer.Option(help="Vertices drawn a layer, such as 400 or 400,200; or auto.")
     ] = None,
     distribution: Annotated[
-        str | None, typer.Option(help="importance, uniform, flat or optimal.")
+        str | None, typer.Option(help="importance, uniform, flat, optimal or ladies.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Training nodes a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None,
@@ -66,7 +66,7 @@ def train(
     """Train a classifier on a graph's training nodes; validation nodes choose the weights kept."""
     if (data is None) == (resume is None):
         raise InputError("give either DATA to train on or --resume RUN to continue")
-    from fastgcn.settings import settle, whole_numbers
+    from fastgcn.settings import sample_sizes, settle, whole_numbers
 
     if resume is not None:
         run = _resume(resume, tensorboard, json)
@@ -77,7 +77,7 @@ def train(
             "seed": seed,
             "epochs": epochs,
             "hidden": whole_numbers(hidden, "--hidden"),
-            "samples": whole_numbers(samples, "--samples"),
+            "samples": sample_sizes(samples),
             "distribution": distribution,
             "batch_size": batch_size,
             "learning_rate": learning_rate,

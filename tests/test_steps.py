@@ -1,0 +1,99 @@
+"""The compiled step moves the weights as autograd and torch's Adam do."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from torch import nn
+
+from fastgcn.adjacency import normalize
+from fastgcn.graph import Graph
+from fastgcn.models import GCN
+from fastgcn.samplers import FullSampler, LayerSampler, Sampler
+from fastgcn.steps import Adam, AutogradStep, CompiledStep, make_step
+
+
+def groups(model: GCN) -> list[dict[str, object]]:
+    """L2 on the first weight alone, as the authors have it."""
+    first, *others = model.parameters()
+    return [
+        {"params": [first], "weight_decay": 0.01},
+        {"params": others, "weight_decay": 0.0},
+    ]
+
+
+@pytest.mark.parametrize("sizes", [[9, 3], [9, 12, 3], [9, 5, 14, 3]])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("precomputed", [0, 1])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_steps_agree(
+    sizes: list[int], bias: bool, precomputed: int, full: bool, weighted: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    n = 40
+    graph = Graph.from_edges(
+        rng.integers(0, n, 80), rng.integers(0, n, 80), features=rng.standard_normal((n, 9))
+    )
+    layers = len(sizes) - 1 - precomputed
+    matrix = normalize(graph)
+    sampler: Sampler = FullSampler(matrix, layers) if full else LayerSampler(matrix, [15] * layers)
+    model = GCN(sizes, bias=bias)
+    other = copy.deepcopy(model)
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 0.5]) if weighted else None)
+    step = make_step(model, loss, Adam(groups(model), 0.01))
+    assert isinstance(step, CompiledStep)
+    theirs = torch.optim.Adam(groups(other), lr=0.01)
+    x, labels = torch.from_numpy(graph.features), torch.from_numpy(rng.integers(0, 3, n))
+    draws = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        batch = torch.randperm(n, generator=draws)[:12]
+        blocks = sampler.sample(batch, draws)
+        rows = x[blocks[0].src if blocks else batch]
+        theirs.zero_grad()
+        expected = loss(other(blocks, rows), labels[batch])
+        expected.backward()
+        theirs.step()
+        assert step(blocks, rows, labels[batch]) == pytest.approx(expected.item(), rel=1e-4)
+    for ours, reference in zip(model.parameters(), other.parameters(), strict=True):
+        assert_allclose(ours.detach(), reference.detach(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GCN([4, 4, 2], dropout=0.5),
+        GCN([4, 4, 2], norm="layer"),
+        GCN([4, 4, 2], skip=True),
+        GCN([4, 4, 2], jumping="concat"),
+        GCN([4, 4, 2], own_weights=True),
+    ],
+    ids=["dropout", "norm", "skip", "jumping", "own"],
+)
+def test_other_networks_step_by_autograd(model: GCN) -> None:
+    step = make_step(model, nn.CrossEntropyLoss(), Adam(groups(model), 0.01))
+    assert isinstance(step, AutogradStep)
+
+
+def test_other_losses_step_by_autograd() -> None:
+    model = GCN([4, 4, 2], multilabel=True)
+    step = make_step(model, nn.BCEWithLogitsLoss(), Adam(groups(model), 0.01))
+    assert isinstance(step, AutogradStep)
+
+
+def test_adam_goes_on_from_a_loaded_state() -> None:
+    model = GCN([4, 3])
+    (weight,) = model.parameters()
+    optimizer = Adam([{"params": [weight], "weight_decay": 0.0}], 0.1)
+    gradient = np.ones((4, 3), np.float32)
+    optimizer.update(weight, gradient)
+    saved, start = copy.deepcopy(optimizer.state_dict()), weight.detach().clone()
+    optimizer.update(weight, 3 * gradient)
+    once = weight.detach().clone()
+    with torch.no_grad():
+        weight.copy_(start)
+    optimizer.load_state_dict(saved)
+    optimizer.update(weight, 3 * gradient)
+    assert torch.equal(weight.detach(), once)
