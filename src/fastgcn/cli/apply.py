@@ -28,7 +28,7 @@ Nodes = Annotated[
 OutFile = Annotated[Path, typer.Option("--out", help="File to write; its ending is its format.")]
 
 
-def _open(
+def open_run(
     run_path: Path, data: str | None, split: str | None, seed: int | None
 ) -> "tuple[Run, Graph]":
     from fastgcn.data.layout import fingerprint
@@ -57,7 +57,7 @@ def evaluate(
 
     if part not in ("train", "val", "test"):
         raise InputError(f"--part must be train, val or test, got {part!r}")
-    run, graph = _open(run_path, data, split, split_seed)
+    run, graph = open_run(run_path, data, split, split_seed)
     metrics = score(run, graph, part)
     classes = {n: list(getattr(metrics, n)) for n in ("precision", "recall", "f1", "support")}
     if json:
@@ -100,7 +100,7 @@ def predict(
     from fastgcn.settings import whole_numbers
 
     _need_out(out)
-    run, graph = _open(run_path, data, split, split_seed)
+    run, graph = open_run(run_path, data, split, split_seed)
     if (new_nodes is None) != (new_edges is None):
         raise InputError("--new-nodes and --new-edges go together")
     if new_nodes is not None and new_edges is not None:
@@ -139,7 +139,7 @@ def embed(
     from fastgcn.output_tables import embedding_columns, write_array, write_table
 
     _need_out(out)
-    run, graph = _open(run_path, data, split, split_seed)
+    run, graph = open_run(run_path, data, split, split_seed)
     chosen = _chosen(graph, nodes)
     rows = apply(run, graph, chosen, layer=layer)
     if out.suffix == ".npy":
