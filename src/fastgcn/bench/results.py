@@ -4,13 +4,15 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fastgcn._version import __version__
-from fastgcn.errors import FormatError
+from fastgcn.config import TrainConfig
+from fastgcn.errors import FormatError, InputError
 
 Record = dict[str, Any]
 
@@ -18,44 +20,77 @@ Record = dict[str, Any]
 class Results:
     """A file of results that only grows; what it has is not measured again.
 
-    A line is {"key": what was measured and how, "value": figures, "where": code and machine}.
+    A line is {"key": what was measured and how, "value": figures, "where": code and machine,
+    "took": seconds that measuring took}.
+    Results in the files `also` count as measured too; those files are not written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, also: Sequence[Path] = ()) -> None:
         self.path = path
-        self._values: dict[str, Record] = {}
+        self._lines: dict[str, Record] = {}
+        for other in also:
+            self._read(other)
+        self._length = self._read(path)
+
+    def _read(self, path: Path) -> int:
+        """Take in the lines of a file; how many bytes of it are whole lines."""
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()  # cut by a kill; the next result takes its place
-        self._length = sum(map(len, lines))
         for number, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
-                self._values[_name(record["key"])] = record["value"]
-            except (ValueError, KeyError, TypeError):
+                self._lines[_name(_current(record["key"]))] = {
+                    "value": dict(record["value"]), "where": record.get("where", {})
+                }  # fmt: skip
+            except (ValueError, KeyError, TypeError, AttributeError):
                 raise FormatError(f"{path}, line {number}, is not a result") from None
+        return sum(map(len, lines))
 
     def get(self, key: Mapping[str, Any]) -> Record | None:
-        return self._values.get(_name(key))
+        line = self._lines.get(_name(key))
+        return None if line is None else dict(line["value"])
+
+    def where(self, key: Mapping[str, Any]) -> Record | None:
+        """The code and the machine that the value of `key` was measured with."""
+        line = self._lines.get(_name(key))
+        return None if line is None else dict(line["where"])
 
     def measure(self, key: Mapping[str, Any], how: Callable[[], Record]) -> Record:
         """The value of `key`: the one on file, or else `how()`, which is then on file."""
         found = self.get(key)
         if found is not None:
             return found
+        start = time.perf_counter()
         value = how()
-        line = json.dumps({"key": dict(key), "value": value, "where": provenance()}) + "\n"
+        took = round(time.perf_counter() - start, 3)
+        record = {"key": dict(key), "value": value, "where": provenance(), "took": took}
+        line = (json.dumps(record) + "\n").encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             file.truncate(self._length)
-            file.write(line.encode())
-        self._length += len(line.encode())
-        self._values[_name(key)] = value
-        return value
+            file.write(line)
+        self._length += len(line)
+        self._lines[_name(key)] = json.loads(line)
+        return dict(self._lines[_name(key)]["value"])
 
 
 def _name(key: Mapping[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
+
+
+def _current(key: Record) -> Record:
+    """A key with its settings as this version writes them: those it did not know, at defaults."""
+    config, several = key.get("config"), key.get("configs")
+    try:
+        if isinstance(config, dict):
+            return key | {"config": TrainConfig.from_dict(config).to_dict()}
+        if isinstance(several, dict):
+            known = {name: TrainConfig.from_dict(each).to_dict() for name, each in several.items()}
+            return key | {"configs": known}
+    except InputError:
+        pass  # settings of another version, which no key of this one has
+    return key
 
 
 @cache
