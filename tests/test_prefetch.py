@@ -65,11 +65,11 @@ def test_look_ahead_is_bounded() -> None:
     def large() -> Iterator[int]:
         for number in range(100):
             made.append(number)
-            time.sleep(0.002)
+            time.sleep(0.005)
             yield number
 
     reader = ahead(large())
     next(reader)
-    time.sleep(0.1)
+    time.sleep(0.15)
     assert len(made) <= 6
     reader.close()

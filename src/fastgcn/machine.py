@@ -47,4 +47,7 @@ def _threads(count: int) -> Iterator[None]:
 
 @cache
 def _pools() -> ThreadpoolController:
+    # The BLAS of compiled kernels must be there to be found.
+    import scipy.linalg.cython_blas  # noqa: F401
+
     return ThreadpoolController()

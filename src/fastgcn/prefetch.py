@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 # Handing over costs some 20 µs, so that quick items travel together: as many as are made in
 # this many seconds. Slow ones, which may be large, travel alone.
-_PARCEL_SECONDS = 1e-3
-_PARCELS = 2  # made and not yet taken
+_PARCEL_SECONDS = 4e-3
+_PARCELS = 3  # made and not yet taken
 
 
 def ahead(items: Iterable[T]) -> Generator[T]:

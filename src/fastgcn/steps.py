@@ -1,16 +1,20 @@
 """One step of training, from blocks to new weights: by autograd, or compiled for the plain GCN."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastgcn.kernels import gradients as compiled
+from fastgcn.kernels.gradients import adam_update
+from fastgcn.kernels.step import MIX_FIRST, NO_BLOCK, WEIGHT_FIRST, train_step
 from fastgcn.models import GCN
 from fastgcn.samplers import Block
-from fastgcn.types import FloatArray
+from fastgcn.types import FloatArray, IntArray
+
+Csr = tuple[IntArray, IntArray, FloatArray]
 
 
 class Step(Protocol):
@@ -19,40 +23,74 @@ class Step(Protocol):
     def __call__(self, blocks: Sequence[Block], x: Tensor, labels: Tensor) -> float: ...
 
 
+@dataclass(slots=True)
+class Moments:
+    """A parameter and its moments as arrays over the same memory, its L2, and the steps so far."""
+
+    weight: FloatArray
+    mean: FloatArray
+    square: FloatArray
+    decay: float
+    step: int
+
+    @property
+    def parts(self) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+        return self.weight, self.mean, self.square, self.decay
+
+
 class Adam(torch.optim.Adam):
-    """torch's Adam; `update` is its compiled equal for one parameter on the CPU."""
+    """torch's Adam, its state open to compiled updates of parameters on the CPU."""
 
     def __init__(self, groups: list[dict[str, Any]], learning_rate: float) -> None:
         super().__init__(groups, lr=learning_rate)
-        self._arrays: dict[nn.Parameter, tuple[FloatArray, FloatArray, FloatArray, float]] = {}
+        self.learning_rate = learning_rate
+        self._moments: dict[int, Moments] = {}
 
     def update(self, parameter: nn.Parameter, gradient: FloatArray) -> None:
         """Move one parameter along its gradient."""
-        if parameter not in self._arrays:
-            self._arrays[parameter] = self._look_up(parameter)
-        weight, mean, square, decay = self._arrays[parameter]
-        step = self.state[parameter]["step"].add_(1)
-        compiled.adam_update(
-            weight, gradient.reshape(-1), mean, square, int(step), self.defaults["lr"], decay
+        moments = self.moments(parameter)
+        moments.step += 1
+        adam_update(
+            moments.weight.reshape(-1),
+            gradient.reshape(-1),
+            moments.mean.reshape(-1),
+            moments.square.reshape(-1),
+            moments.step,
+            self.learning_rate,
+            moments.decay,
         )
 
-    def _look_up(self, parameter: nn.Parameter) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-        """The arrays behind a parameter and its moments, flat, and its L2."""
+    def moments(self, parameter: nn.Parameter) -> Moments:
+        """What an update of this parameter reads and writes."""
+        found = self._moments.get(id(parameter))
+        if found is not None:
+            return found
         state = self.state[parameter]
         if not state:
             state["step"] = torch.tensor(0.0)
             state["exp_avg"] = torch.zeros_like(parameter, requires_grad=False)
             state["exp_avg_sq"] = torch.zeros_like(parameter, requires_grad=False)
-        tensors = parameter.detach(), state["exp_avg"], state["exp_avg_sq"]
-        weight, mean, square = (tensor.numpy().reshape(-1) for tensor in tensors)
+        (decay,) = (
+            group["weight_decay"]
+            for group in self.param_groups
+            if any(p is parameter for p in group["params"])
+        )
+        arrays = (_array(t) for t in (parameter, state["exp_avg"], state["exp_avg_sq"]))
+        weight, mean, square = arrays
+        moments = Moments(weight, mean, square, decay, int(state["step"]))
+        self._moments[id(parameter)] = moments
+        return moments
+
+    def state_dict(self) -> dict[str, Any]:
         for group in self.param_groups:
-            if any(p is parameter for p in group["params"]):
-                return weight, mean, square, group["weight_decay"]
-        raise AssertionError("the parameter is not one of this optimiser's")
+            for parameter in group["params"]:
+                if (moments := self._moments.get(id(parameter))) is not None:
+                    self.state[parameter]["step"].fill_(moments.step)
+        return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        self._arrays.clear()
+        self._moments.clear()
 
 
 def make_step(model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
@@ -90,42 +128,35 @@ class CompiledStep:
     def __init__(self, model: GCN, loss: nn.CrossEntropyLoss, optimizer: Adam) -> None:
         self.optimizer = optimizer
         self.layers = model.convolutions
-        # The arrays behind the parameters, which are only ever changed in place.
-        self.weights = [_array(layer.weight) for layer in self.layers]
-        self.biases = [_array(layer.bias) for layer in self.layers]
         self.class_weights = _array(loss.weight)
+        self.by_autograd = AutogradStep(model, loss, optimizer)
 
     def __call__(self, blocks: Sequence[Block], x: Tensor, labels: Tensor) -> float:
-        depth = len(self.layers)
-        places: list[Block | None] = [*([None] * (depth - len(blocks))), *blocks]
-        mix_first = [
-            block is not None and layer.mix_first(block)
-            for layer, block in zip(self.layers, places, strict=True)
+        if any(block.csr is None or block.mix_first_only for block in blocks):
+            return self.by_autograd(blocks, x, labels)
+        weights = [self.optimizer.moments(layer.weight) for layer in self.layers]
+        biases = [
+            _NO_BIAS if layer.bias is None else self.optimizer.moments(layer.bias)
+            for layer in self.layers
         ]
-        h: FloatArray = x.numpy()
-        tape = []
-        for number, block in enumerate(places):
-            factor = block.mixed(h) if block is not None and mix_first[number] else h
-            h = factor @ self.weights[number]
-            if block is not None and not mix_first[number]:
-                h = block.mixed(h)
-            compiled.add_bias_relu(h, self.biases[number], number < depth - 1)
-            tape.append((factor, h))
-        gradient: FloatArray = torch.softmax(torch.from_numpy(h), dim=1).numpy()
-        loss: float = compiled.cross_entropy(h, gradient, labels.numpy(), self.class_weights)
-        for number in range(depth - 1, -1, -1):
-            block, (factor, out) = places[number], tape[number]
-            for_bias = compiled.bias_relu_backward(gradient, out, number < depth - 1)
-            if block is not None and not mix_first[number]:
-                gradient = block.unmixed(gradient)
-            for_weight = factor.T @ gradient
-            if number > 0:
-                gradient = gradient @ self.weights[number].T
-                if block is not None and mix_first[number]:
-                    gradient = block.unmixed(gradient)
-            self.optimizer.update(self.layers[number].weight, for_weight)
-            if len(self.biases[number]):
-                self.optimizer.update(cast(nn.Parameter, self.layers[number].bias), for_bias)
+        for moments in (*weights, *biases):
+            moments.step += 1
+        bare = len(self.layers) - len(blocks)
+        orders = [
+            MIX_FIRST if layer.mix_first(block) else WEIGHT_FIRST
+            for layer, block in zip(self.layers[bare:], blocks, strict=True)
+        ]
+        loss: float = train_step(
+            x.numpy(),
+            labels.numpy(),
+            self.class_weights,
+            (NO_BLOCK,) * bare + tuple(orders),
+            (_NO_CSR,) * bare + tuple(cast(Csr, block.csr) for block in blocks),
+            tuple(moments.parts for moments in weights),
+            tuple(moments.parts for moments in biases),
+            weights[0].step,
+            self.optimizer.learning_rate,
+        )
         return loss
 
 
@@ -134,3 +165,7 @@ def _array(tensor: Tensor | None) -> FloatArray:
     if tensor is None:
         return np.empty(0, np.float32)
     return cast(FloatArray, tensor.detach().numpy())
+
+
+_NO_BIAS = Moments(_array(None), _array(None), _array(None), 0.0, 0)
+_NO_CSR: Csr = (np.zeros(1, np.int64), np.empty(0, np.int64), _array(None))

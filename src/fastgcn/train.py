@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 from fastgcn.batches import Feed
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
+from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import Graph
 from fastgcn.losses import make_loss
@@ -34,8 +35,8 @@ OnEpoch = Callable[[dict[str, Any]], None]
 # Seconds between checkpoints: what a kill can cost at most, beside the epoch under way.
 _CHECKPOINT_EVERY = 1.0
 
-# Multiplications of a step's first product below which it is taken on one thread. The other one
-# samples; and where cores are busy, two threads that wait for each other take ten times as long.
+# Multiplications of a step's first product below which all is done by one thread: two would
+# wait for each other, at Python's lock and at the memory, for longer than they save.
 _SMALL_PRODUCT = 1 << 25
 
 
@@ -56,7 +57,7 @@ def fit(
     >>> len(run.history)
     2
     """
-    config = config or TrainConfig()
+    config = resolve_samples(graph, config or TrainConfig())
     folder = None
     if run_dir is not None:
         # Before the folder is made: a refused run leaves nothing behind.
@@ -175,22 +176,23 @@ class Trainer:
         """A step for each batch: their losses and sizes."""
         losses: list[float] = []
         sizes: list[int] = []
-        prepared = self.feed.prepared(batches)
-        # A second thread helps where there is a second core for it.
-        several = torch.get_num_threads() > 1
-        with closing(ahead(prepared) if several else prepared) as parts, ExitStack() as threads:
-            while True:
-                with self.clock.charge("sampling"):
-                    part = next(parts, None)
-                if part is None:
-                    return losses, sizes
-                if not sizes:
-                    width = self.model.sizes[1]
-                    threads.enter_context(one_thread(part.x.numel() * width < _SMALL_PRODUCT))
+        parts = self.feed.prepared(batches)
+        with self.clock.charge("sampling"):
+            part = next(parts, None)
+        if part is None:
+            return losses, sizes
+        small = part.x.numel() * self.model.sizes[1] < _SMALL_PRODUCT
+        if torch.get_num_threads() > 1 and not small:
+            parts = ahead(parts)
+        with closing(parts), one_thread(small):
+            while part is not None:
                 with self.clock.charge("compute"):
                     losses.append(self.step(part.blocks, part.x, part.labels))
                 sizes.append(len(part.labels))
                 self.batches += 1
+                with self.clock.charge("sampling"):
+                    part = next(parts, None)
+        return losses, sizes
 
     def shuffled_batches(self) -> Iterator[Tensor]:
         """The training nodes in a new order, cut into batches."""

@@ -57,7 +57,8 @@ class TrainingData:
         With `beside`, (s, 2F): the rows of `dst` themselves to the right of that.
         """
         assert isinstance(self.inputs, FeatureRows)
-        indptr, columns, values = block.csr()
+        assert block.csr is not None
+        indptr, columns, values = block.csr
         mixed = self.inputs.convolve(Rows(indptr, block.src.numpy()[columns], values))
         if beside:
             mixed = np.concatenate([mixed, self.inputs(block.dst.numpy())], axis=1)

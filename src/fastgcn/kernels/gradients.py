@@ -12,7 +12,7 @@ from numba import njit
 from fastgcn.types import FloatArray, IntArray
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def add_bias_relu(out: FloatArray, bias: FloatArray, relu: bool) -> None:
     """out = σ(out + bias) in place; an empty `bias` is none, σ is ReLU or nothing."""
     if len(bias) > 0:
@@ -25,7 +25,7 @@ def add_bias_relu(out: FloatArray, bias: FloatArray, relu: bool) -> None:
                 out[i, j] = max(out[i, j], np.float32(0))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def bias_relu_backward(gradient: FloatArray, out: FloatArray, relu: bool) -> Any:
     """Through `add_bias_relu`: the bias's gradient (d,); `gradient` becomes that of its input."""
     for_bias = np.zeros(gradient.shape[1], np.float32)
@@ -37,32 +37,59 @@ def bias_relu_backward(gradient: FloatArray, out: FloatArray, relu: bool) -> Any
     return for_bias
 
 
-@njit(cache=True, nogil=True)
-def cross_entropy(
-    logits: FloatArray, probabilities: FloatArray, labels: IntArray, class_weights: FloatArray
-) -> Any:
+@njit(cache=True)
+def cross_entropy(logits: FloatArray, labels: IntArray, class_weights: FloatArray) -> Any:
     """The mean of -log softmax at the labels, weighted by class unless `class_weights` is empty.
 
-    `probabilities`, the softmax of `logits`, becomes the gradient for `logits`.
+    `logits` becomes its own gradient.
     """
     weighted = len(class_weights) > 0
     total = loss = 0.0
     for label in labels:
         total += class_weights[label] if weighted else 1.0
+    powers = np.empty(logits.shape[1], np.int32)
     for i in range(len(labels)):
-        row, label = probabilities[i], labels[i]
+        row, label = logits[i], labels[i]
         share = (class_weights[label] if weighted else 1.0) / total
-        # By way of the likeliest class: the label's own probability may be too small to tell.
-        likeliest = row.argmax()
-        gap = logits[i, likeliest] - logits[i, label]
-        loss += share * (gap - np.log(row[likeliest]))
+        top, at_label = row.max(), row[label]
         for j in range(len(row)):
-            row[j] *= np.float32(share)
+            row[j] -= top
+        exponentials(row, powers)
+        mass = row.sum()
+        loss += share * (np.log(mass) - (at_label - top))
+        scale = np.float32(share / mass)
+        for j in range(len(row)):
+            row[j] *= scale
         row[label] -= np.float32(share)
     return loss
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+@njit(cache=True, fastmath=True)
+def exponentials(x: FloatArray, powers: IntArray) -> None:
+    """x = exp(x) in place for x <= 0, to a relative error of 1e-7·(1 + |x|); at least 2^-126.
+
+    exp(x) = 2^k·2^f with k whole and 0 <= f < 1, the one by writing k into the exponent of a
+    float, the other by a polynomial (Chebyshev's, of degree 6): unlike a call of exp, loops that
+    the compiler turns into vector instructions. `powers` is work space.
+    """
+    for j in range(len(x)):
+        y = max(x[j] * np.float32(1.4426950408889634), np.float32(-126))
+        k = np.floor(y)
+        powers[j] = (np.int32(k) + np.int32(127)) << np.int32(23)
+        f = y - k
+        p = np.float32(0.0002186578482)
+        p = p * f + np.float32(0.001239133182)
+        p = p * f + np.float32(0.009684186312)
+        p = p * f + np.float32(0.0554806302)
+        p = p * f + np.float32(0.2402304544)
+        p = p * f + np.float32(0.6931469328)
+        x[j] = p * f + np.float32(1.000000003)
+    scales = powers.view(np.float32)
+    for j in range(len(x)):
+        x[j] *= scales[j]
+
+
+@njit(cache=True, error_model="numpy", fastmath=True)
 def adam_update(
     weight: FloatArray,
     gradient: FloatArray,

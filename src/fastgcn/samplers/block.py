@@ -1,7 +1,7 @@
 """`Block`, one convolution as a small matrix, and what every sampler must do."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, cast
 
@@ -34,6 +34,14 @@ class Block:
     dst: Tensor
     src: Tensor
     adj: Tensor
+    # Row offsets, columns and values of a sparse `adj` on the CPU, looked up once; else None.
+    csr: tuple[IntArray, IntArray, FloatArray] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        adj, parts = self.adj, None
+        if adj.layout == torch.sparse_csr and adj.device.type == "cpu":
+            parts = adj.crow_indices().numpy(), adj.col_indices().numpy(), adj.values().numpy()
+        object.__setattr__(self, "csr", parts)
 
     def to(self, device: torch.device | str) -> "Block":
         """On a device, where a small block is dense."""
@@ -45,7 +53,7 @@ class Block:
 
     def mix(self, h: Tensor) -> Tensor:
         """(s, d): adj @ h for rows h (k, d) of `src`; on the CPU by our own sparse product."""
-        if self.adj.layout != torch.sparse_csr or h.device.type != "cpu":
+        if self.csr is None:
             return self.adj @ h
         if torch.is_grad_enabled() and h.requires_grad:
             return cast(Tensor, _Mix.apply(h, self))  # type: ignore[no-untyped-call]
@@ -53,16 +61,13 @@ class Block:
 
     def mixed(self, h: FloatArray) -> FloatArray:
         """`mix` on plain arrays, for a sparse block on the CPU."""
-        return sparse_times_dense(*self.csr(), h)
+        assert self.csr is not None
+        return sparse_times_dense(*self.csr, h)
 
     def unmixed(self, gradient: FloatArray) -> FloatArray:
         """(k, d): adjᵀ @ gradient, what `mixed` passes back from (s, d)."""
-        return transposed_times_dense(*self.csr(), gradient, self.adj.shape[1])
-
-    def csr(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Row offsets, columns and values of a sparse block on the CPU."""
-        adj = self.adj
-        return adj.crow_indices().numpy(), adj.col_indices().numpy(), adj.values().numpy()
+        assert self.csr is not None
+        return transposed_times_dense(*self.csr, gradient, len(self.src))
 
     def own_rows(self, h: Tensor) -> Tensor:
         """(s, d): of rows h (k, d) of `src`, those of `dst`, which lead where they are there."""
@@ -76,6 +81,8 @@ class Block:
     @property
     def entries(self) -> int:
         """Multiplications for each column of a product with `adj`."""
+        if self.csr is not None:
+            return len(self.csr[1])
         sparse = self.adj.layout == torch.sparse_csr
         return self.adj.values().numel() if sparse else self.adj.numel()
 
