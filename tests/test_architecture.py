@@ -34,6 +34,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("inference", "runs", "stopping", "new_nodes", "machine", "tensorboard", "output_tables"),
     ("training_data", "steps"),
     ("losses", "batches"),
+    ("diagnose",),
     ("train",),
     ("estimator",),
     ("bench", "report"),

@@ -88,3 +88,22 @@ def _alignments(table: Table) -> list[str]:
 
 def _has_words(cells: Sequence[str]) -> bool:
     return any(cell[:1].isalpha() for cell in cells)
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown, its caption below.
+
+    >>> print(markdown(Table(("", "F1"), [("FastGCN", "0.85")], "Scores")))
+    |  | F1 |
+    |---|---|
+    | FastGCN | 0.85 |
+    <BLANKLINE>
+    Scores
+    <BLANKLINE>
+    """
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "---|" * len(table.head)
+    return "\n".join([line(table.head), rule, *map(line, table.rows), "", table.caption, ""])

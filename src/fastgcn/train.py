@@ -35,8 +35,8 @@ OnEpoch = Callable[[dict[str, Any]], None]
 # Seconds between checkpoints: what a kill can cost at most, beside the epoch under way.
 _CHECKPOINT_EVERY = 1.0
 
-# Multiplications of a step's first product below which all is done by one thread: two would
-# wait for each other, at Python's lock and at the memory, for longer than they save.
+# Multiplications of a step's first product below which it is taken on one thread. The other one
+# samples; and where cores are busy, two threads that wait for each other take ten times as long.
 _SMALL_PRODUCT = 1 << 25
 
 
@@ -182,7 +182,7 @@ class Trainer:
         if part is None:
             return losses, sizes
         small = part.x.numel() * self.model.sizes[1] < _SMALL_PRODUCT
-        if torch.get_num_threads() > 1 and not small:
+        if torch.get_num_threads() > 1:
             parts = ahead(parts)
         with closing(parts), one_thread(small):
             while part is not None:

@@ -9,10 +9,10 @@ import pytest
 
 from fastgcn.cli import main
 from fastgcn.data.generate import GenerateConfig, generate
-from fastgcn.page import Content, Figure, Section, Table
+from fastgcn.page import Content, Figure, Section, Table, markdown
 from fastgcn.paper import scale
 from fastgcn.paper.kept import Kept
-from fastgcn.paper.reproduce import EXPERIMENTS, chosen, markdown, measure, present, write
+from fastgcn.paper.reproduce import EXPERIMENTS, chosen, measure, present, write
 from fastgcn.paper.tables import DASH, beside
 from tests.cli_runner import Outcome, run_cli
 

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import apply, bench, data, report, reproduce, train
+from fastgcn.cli import apply, bench, data, diagnose, report, reproduce, train
 from fastgcn.errors import FastGCNError
 from fastgcn.progress import plain_lines
 
@@ -27,6 +27,7 @@ app.command("evaluate")(apply.evaluate)
 app.command("predict")(apply.predict)
 app.command("embed")(apply.embed)
 app.command("report")(report.report)
+app.command("diagnose")(diagnose.diagnose)
 app.command("info")(data.info)
 app.command("import")(data.import_)
 app.command("generate")(data.generate)

@@ -114,6 +114,7 @@ def _train(
 ) -> "Run":
     from fastgcn.train import fit
 
+    config = _with_sizes(graph, config)
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
         return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch)
@@ -152,6 +153,17 @@ def _announce(graph: "Graph", config: "TrainConfig") -> None:
         f"batch {'all' if config.method == 'gcn' else f'{config.batch_size:,}'}, "
         f"up to {config.epochs} epochs, learning rate {config.learning_rate:g}, seed {config.seed}"
     )
+
+
+def _with_sizes(graph: "Graph", config: "TrainConfig") -> "TrainConfig":
+    """The settings with numbers for `samples = "auto"`, and a line that says them."""
+    if config.samples != "auto" or config.method != "fastgcn":
+        return config
+    from fastgcn.diagnose.auto import choose_samples
+
+    choice = choose_samples(graph, config)
+    say(choice.sentence(config.target_error))
+    return config.replace(samples=choice.samples)
 
 
 def _sampling(config: "TrainConfig") -> str:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from fastgcn._version import __version__
 from fastgcn.errors import InputError, nearest
-from fastgcn.page import Figure, Section, Table, render_page
+from fastgcn.page import Figure, Section, Table, markdown, render_page
 from fastgcn.paper import (
     about,
     accuracy_vs_time,
@@ -112,22 +112,3 @@ def write(sections: Sequence[Section], scale: Scale, out: Path) -> list[Path]:
     for name, text in files.items():
         write_text(out / name, text)
     return [out / name for name in files]
-
-
-def markdown(table: Table) -> str:
-    """A table as Markdown, its caption below.
-
-    >>> print(markdown(Table(("", "F1"), [("FastGCN", "0.85")], "Scores")))
-    |  | F1 |
-    |---|---|
-    | FastGCN | 0.85 |
-    <BLANKLINE>
-    Scores
-    <BLANKLINE>
-    """
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    rule = "|" + "---|" * len(table.head)
-    return "\n".join([line(table.head), rule, *map(line, table.rows), "", table.caption, ""])

@@ -1,0 +1,103 @@
+"""One trained network that any estimator can go on training: same weights, other blocks."""
+
+import copy
+import time
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.batches import Feed
+from fastgcn.config import TrainConfig
+from fastgcn.graph import Graph
+from fastgcn.samplers import LayerSampler, Sampler
+from fastgcn.samplers.choose import make_sampler
+from fastgcn.samplers.history import HistorySampler
+from fastgcn.train import Trainer
+from fastgcn.types import FloatArray
+
+_LOOKS = 3  # at all hidden rows, of which the median time counts
+
+
+class TrainedNetwork:
+    """A two-layer network with a precomputed first layer, trained for `config.epochs` epochs.
+
+    Some estimators keep something of all hidden rows. Here that is as old as it gets in
+    training: of the network as it was so many epochs ago as they keep it for, which must be one
+    of `ages`.
+    """
+
+    def __init__(self, graph: Graph, config: TrainConfig, ages: Iterable[int]) -> None:
+        assert config.sampled_layers == 1
+        self.trainer = Trainer(graph, config, None)
+        self.trainer.validation = None  # the epochs are given, nothing is chosen
+        self._histories: dict[int, HistorySampler] = {}
+        self._norms: dict[int, FloatArray] = {}
+        self._seconds: dict[str, float] = {}
+        age_at = {config.epochs - age: age for age in ages}
+        for epoch in range(config.epochs):
+            if epoch in age_at:
+                self._histories[age_at[epoch]] = self._history()
+                self._norms[age_at[epoch]] = self._row_norms()
+            self.trainer.epoch()
+        self._weights = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
+
+    def restore(self) -> None:
+        """Take back what trainers have done to the weights since."""
+        self.trainer.model.load_state_dict(self._weights)
+
+    def trainer_with(self, config: TrainConfig) -> Trainer:
+        """A trainer of this very network whose blocks are drawn as `config` says."""
+        trainer = copy.copy(self.trainer)
+        trainer.config, trainer.sampler = config, self._sampler(config)
+        trainer.rng = torch.Generator().manual_seed(config.seed + 1)
+        trainer.feed = Feed(trainer.data, config, trainer.model, trainer.sampler, trainer.rng)
+        return trainer
+
+    def _sampler(self, config: TrainConfig) -> Sampler:
+        data = self.trainer.data
+        sampler = make_sampler(config, data.adjacency, data.csr)
+        if isinstance(sampler, HistorySampler):
+            # A copy shares what is kept, which is large.
+            history = copy.copy(self._histories[config.history_every])
+            history.sampler = sampler.sampler
+            return history
+        if isinstance(sampler, LayerSampler) and config.distribution == "optimal":
+            sampler.set_row_norms([self._norms[1]])
+        return sampler
+
+    def seconds_an_epoch(self, config: TrainConfig) -> float:
+        """What looking at all hidden rows costs an epoch; nothing where that is not done."""
+        if config.history:
+            return self._time("history", self._history) / config.history_every
+        return self._time("norms", self._row_norms) if config.distribution == "optimal" else 0.0
+
+    def _time(self, name: str, look: Callable[[], object]) -> float:
+        if name not in self._seconds:
+            seconds = []
+            for _ in range(_LOOKS):
+                start = time.perf_counter()
+                look()
+                seconds.append(time.perf_counter() - start)
+            self._seconds[name] = float(np.median(seconds))
+        return self._seconds[name]
+
+    def _history(self) -> HistorySampler:
+        """A sampler that keeps the hidden rows of now."""
+        history = HistorySampler(LayerSampler(self.trainer.data.adjacency, [1]))
+        history.refresh([self._hidden_rows()])
+        return history
+
+    def _row_norms(self) -> FloatArray:
+        """(n,): |H(u)W| of Thm 3."""
+        weight = self.trainer.model.convolutions[1].weight.detach()
+        norms: FloatArray = (self._hidden_rows() @ weight).norm(dim=1).cpu().numpy()
+        return norms
+
+    @torch.no_grad()
+    def _hidden_rows(self) -> Tensor:
+        """H (n, d): the input of the sampled layer."""
+        model, data = self.trainer.model, self.trainer.data
+        inputs = data.rows(torch.arange(data.adjacency.n)).to(self.trainer.device)
+        return model.activate(0, model.convolutions[0](inputs, None))

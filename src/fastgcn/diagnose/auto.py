@@ -1,0 +1,76 @@
+"""`samples = "auto"`: as many vertices as a target error needs, found before training."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastgcn.config import TrainConfig
+from fastgcn.diagnose.convolutions import convolve, draw_batches, rows_below
+from fastgcn.diagnose.gauge import Gauge, Laws
+from fastgcn.diagnose.network import ExactNetwork
+from fastgcn.graph import Graph
+from fastgcn.machine import thread_count
+from fastgcn.runs import build_model
+from fastgcn.training_data import prepare
+
+_BATCHES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Sample sizes of the sampled layers, from the input up, and the relative errors they bring."""
+
+    samples: tuple[int, ...]
+    errors: tuple[float, ...]
+
+    def sentence(self, target: float) -> str:
+        """What was chosen, and whether it is enough.
+
+        >>> Choice((730,), (0.0998,)).sentence(0.1)
+        'samples = auto: 730 vertices, for a relative error of 10.0 % (10 % asked for)'
+        """
+        sizes = ", ".join(f"{t:,}" for t in self.samples)
+        errors = ", ".join(f"{100 * error:.1f} %" for error in self.errors)
+        return (
+            f"samples = auto: {sizes} vertices, for a relative error of {errors} "
+            f"({100 * target:g} % asked for)"
+        )
+
+
+def resolve_samples(graph: Graph, config: TrainConfig) -> TrainConfig:
+    """The same settings with numbers in the place of `samples = "auto"`.
+
+    >>> import fastgcn
+    >>> config = TrainConfig(samples="auto", target_error=0.5, hidden=16)
+    >>> (t,) = resolve_samples(fastgcn.load("digits"), config).samples
+    >>> 550 < t < 650
+    True
+    """
+    if config.samples != "auto" or config.method != "fastgcn":
+        return config
+    return config.replace(samples=choose_samples(graph, config).samples)
+
+
+def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
+    """t of each sampled layer, so that its convolution has the relative error `target_error`.
+
+    That is √(E Σ_v |y(v) − e(v)|² / Σ_v |e(v)|²) over batch rows v, for the settings' own
+    distribution, draws and self term, under the network's initial weights; at most all nodes of
+    the training graph. The rows of a lower layer are those that the layer above draws. The error
+    is that without a `history`, whose gain training alone can tell.
+    """
+    with thread_count(config.threads):
+        # ÂX would take long to compute; the few rows of it that are needed do not.
+        data = prepare(graph, config.replace(precompute=False, samples=1), None)
+        sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
+        model = build_model(config, sizes, multilabel=graph.multilabel)
+        network = ExactNetwork(model, data, config)
+        rng = np.random.default_rng(config.seed)
+        rows = [b.numpy() for b in draw_batches(data, config.batch_size, _BATCHES, config.seed)]
+        found: list[tuple[int, float]] = []
+        for layer in reversed(range(network.layers)):
+            gauge = Gauge(config, Laws(network), layer, convolve(network, layer, rows, rng))
+            found.insert(0, gauge.samples_for(config.target_error))
+            if layer > 0:
+                rows = rows_below(config, network, layer, found[0][0], rows)
+        return Choice(tuple(t for t, _ in found), tuple(error for _, error in found))

@@ -1,0 +1,206 @@
+"""The error of one member of the family in one sampled layer: in closed form, and as it draws."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from fastgcn.config import TrainConfig
+from fastgcn.diagnose.convolutions import Convolution
+from fastgcn.diagnose.estimates import Estimate, relative_error
+from fastgcn.diagnose.network import ExactNetwork
+from fastgcn.diagnose.solve import least_samples
+from fastgcn.kernels.draws import inclusion_probabilities
+from fastgcn.samplers import LayerSampler
+from fastgcn.samplers.choose import layer_sampler
+from fastgcn.types import FloatArray, IntArray
+from fastgcn.variance import stratified_variance
+
+# Draws of each batch from which an error is estimated.
+REPEATS = 8
+# How close to its target an error is brought that is only known from draws.
+_LOOSE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was seen in draws: the error, and the share of rows that met no vertex."""
+
+    error: Estimate
+    empty_rows: float
+
+
+class Laws:
+    """Samplers that know what vertices are drawn from, whatever the draws.
+
+    The last one is kept: members that differ in draws alone come one after the other, and one
+    for each would fill the memory on large graphs.
+    """
+
+    def __init__(self, network: ExactNetwork) -> None:
+        self.network = network
+        self._key: tuple[Any, ...] = ()
+        self._sampler: LayerSampler | None = None
+
+    def of(self, member: TrainConfig, layer: int) -> LayerSampler:
+        optimal = member.distribution == "optimal"
+        key = (
+            member.distribution,
+            member.power,
+            member.self_term,
+            member.neighbors_only,
+            layer if optimal else None,
+        )
+        if self._sampler is None or key != self._key:
+            plain = member.replace(draws="independent", correct_weights=True)
+            self._key, self._sampler = key, self.sampler(plain, layer, 1)
+        return self._sampler
+
+    def sampler(self, member: TrainConfig, layer: int, t: int) -> LayerSampler:
+        """A member in one sampled layer alone."""
+        adjacency = self.network.data.adjacency
+        sampler = layer_sampler(member, adjacency, [t], own_rows=False)
+        if member.distribution == "optimal":
+            sampler.set_row_norms([self.network.row_norms(layer)])
+        return sampler
+
+
+class Gauge:
+    """Measures a member on convolutions of one layer, those of several batches."""
+
+    def __init__(
+        self, member: TrainConfig, laws: Laws, layer: int, convolutions: Sequence[Convolution]
+    ) -> None:
+        self.member, self.laws, self.layer = member, laws, layer
+        self.network, self.convolutions = laws.network, convolutions
+        self.exact_self = member.self_term == "exact"
+        self.from_rows = member.neighbors_only or member.distribution == "ladies"
+        self.totals = np.array([convolution.total for convolution in convolutions])
+        looked_at = sum(len(convolution.chosen) for convolution in convolutions)
+        # Below the top layer, the rows are drawn and never all that there are.
+        top = layer == self.network.layers - 1
+        nodes = len(self.network.data.batch_nodes)
+        self.covered = looked_at / nodes if top else 0.0
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Successive draws have none, systematic ones none that is quick, a biased weight none."""
+        known = self.member.draws in ("independent", "poisson", "stratified")
+        along = self.member.draws != "stratified" or not self.member.neighbors_only
+        return known and along and self.member.correct_weights
+
+    @property
+    def quick(self) -> bool:
+        """Whether the closed form takes less time than drawing, which that of strata does not."""
+        return self.has_closed_form and self.member.draws != "stratified"
+
+    def closed(self, t: int) -> Estimate | None:
+        """The relative error as theory has it."""
+        if not self.has_closed_form:
+            return None
+        law = None if self.from_rows else self.laws.of(self.member, self.layer).probabilities()
+        if self.member.draws == "poisson" and law is not None:
+            law = inclusion_probabilities(law, t)
+        squares = [self._expected(convolution, law, t) for convolution in self.convolutions]
+        return relative_error(np.array(squares)[:, None], self.totals, self.covered)
+
+    def drawn(self, t: int, *, repeats: int = REPEATS, seed: int = 0) -> Drawn:
+        """The relative error as it is seen, in so many draws for each batch."""
+        sampler = self.laws.sampler(self.member, self.layer, t)
+        rng = torch.Generator().manual_seed(seed)
+        squares = np.zeros((len(self.convolutions), repeats))
+        empty = 0
+        for number, convolution in enumerate(self.convolutions):
+            for repeat in range(repeats):
+                (block,) = sampler.sample(torch.from_numpy(convolution.rows), rng)
+                squares[number, repeat] = convolution.squared_error(block)
+                empty += block.empty_rows
+        rows = repeats * sum(len(convolution.rows) for convolution in self.convolutions)
+        return Drawn(relative_error(squares, self.totals, self.covered), empty / rows)
+
+    def samples_for(self, target: float) -> tuple[int, float]:
+        """The least t for a relative error, at most all n vertices, and the error there."""
+        n = self.network.data.adjacency.n
+        if self.quick:
+            return least_samples(self._closed_value, target, n)
+        # Other draws have an error like that of independent ones as long as t is small against n.
+        sibling = self.member.replace(draws="independent", correct_weights=True)
+        alike = Gauge(sibling, self.laws, self.layer, self.convolutions)
+        start, _ = least_samples(alike._closed_value, target, n)
+        return least_samples(self._drawn_value, target, n, start=start, tolerance=_LOOSE)
+
+    def _closed_value(self, t: int) -> float:
+        estimate = self.closed(t)
+        assert estimate is not None
+        return estimate.value
+
+    def _drawn_value(self, t: int) -> float:
+        return self.drawn(t, repeats=REPEATS // 2).error.value
+
+    def _expected(self, convolution: Convolution, law: FloatArray | None, t: int) -> float:
+        """Σ_v E|y(v) − e(v)|² over the chosen rows; `docs/theory.md` has the formulas.
+
+        `law` (n,) is q, or for Poisson draws the inclusion probabilities p, where these do not
+        depend on the rows.
+        """
+        if law is None:
+            sampler = self.laws.of(self.member, self.layer)
+            law = sampler.probabilities(rows=convolution.rows)
+            if self.member.draws == "poisson":
+                law = inclusion_probabilities(law, t)
+        matrix = convolution.off_diagonal if self.exact_self else convolution.matrix
+        if self.member.draws == "stratified":
+            return self._expected_of_strata(convolution, matrix, law, t)
+        squares = np.bincount(matrix.indices, np.square(matrix.data), len(convolution.columns))
+        sizes = squares * convolution.squared_norms
+        needed = sizes > 0
+        inverse = 1 / law[convolution.columns[needed]]
+        if self.member.draws == "poisson":
+            return float(sizes[needed] @ (inverse - 1))
+        mean = float(np.square(matrix @ convolution.x).sum())
+        return max(float(sizes[needed] @ inverse) - mean, 0.0) / t
+
+    def _expected_of_strata(
+        self, convolution: Convolution, matrix: csr_array, q: FloatArray, t: int
+    ) -> float:
+        """`stratified_variance` over the columns reached, all others being one idle vertex."""
+        k, m = matrix.shape
+        size = max(k, m + 1)
+        indptr = np.append(matrix.indptr, np.full(size - k, matrix.nnz))
+        square = csr_array((matrix.data, matrix.indices, indptr), shape=(size, size))
+        x, local = np.zeros((size, convolution.x.shape[1])), np.zeros(size)
+        x[:m], local[:m] = convolution.x, q[convolution.columns]
+        local[m] = max(1 - local.sum(), 0.0)
+        if self.from_rows:
+            places, lengths = self._along_entries(convolution)
+        else:
+            places, lengths = _along_vertices(convolution.columns, q)
+        # Their running sums must not pass one before the last of them, by rounding.
+        along = places, lengths * ((1 - 1e-12) / lengths.sum())
+        return stratified_variance(square, x, local, t, np.arange(k), along=along)
+
+    def _along_entries(self, convolution: Convolution) -> tuple[IntArray, FloatArray]:
+        """Columns (m: one not reached) of the entries of all rows, and their squares."""
+        part = self.network.data.adjacency.rows(convolution.rows)
+        squares = np.square(part.values, dtype=np.float64)
+        if self.exact_self:
+            own = np.repeat(convolution.rows, np.diff(part.indptr)) == part.indices
+            squares[own] = 0
+        m = len(convolution.columns)
+        places = np.minimum(np.searchsorted(convolution.columns, part.indices), m - 1)
+        places = np.where(convolution.columns[places] == part.indices, places, m)
+        return places, squares
+
+
+def _along_vertices(columns: IntArray, q: FloatArray) -> tuple[IntArray, FloatArray]:
+    """All vertices by number, those between two of `columns` taken together as one, numbered m."""
+    m = len(columns)
+    ends = np.cumsum(q)[columns]
+    bounds = np.column_stack([ends - q[columns], ends]).ravel()
+    lengths = np.diff(np.concatenate([[0.0], bounds, [1.0]])).clip(min=0)
+    places = np.full(2 * m + 1, m)
+    places[1::2] = np.arange(m)
+    return places, lengths

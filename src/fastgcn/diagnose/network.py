@@ -1,0 +1,90 @@
+"""The rows that a network's sampled layers mix, computed exactly, for the nodes asked for alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.config import TrainConfig
+from fastgcn.features import FeatureRows
+from fastgcn.models import GCN
+from fastgcn.samplers import FullSampler
+from fastgcn.training_data import TrainingData
+from fastgcn.types import FloatArray, IntArray
+
+# Nodes whose inputs are read together; bounds the temporaries.
+_NODES_AT_ONCE = 16_384
+
+# Multiplications with features that the exact rows of one batch may take, or a few of its rows
+# must stand for it: about a tenth of a second.
+_WORK = 1 << 27
+_FEWEST_ROWS = 4
+
+
+@dataclass(frozen=True)
+class ExactNetwork:
+    """A network over its training graph; nothing is sampled, and dropout is off.
+
+    `config` says which layers are sampled: layer l of these is layer l + `precompute` of the
+    network. `data` may hold ÂX, or features from which the rows of ÂX needed are computed.
+    """
+
+    model: GCN
+    data: TrainingData
+    config: TrainConfig
+
+    @property
+    def layers(self) -> int:
+        """How many layers are sampled."""
+        return self.config.sampled_layers
+
+    @torch.no_grad()
+    def rows(self, layer: int, ids: IntArray) -> FloatArray:
+        """(len(ids), d) float64: the x(u) = H(u)W that a sampled layer mixes."""
+        number = layer + self.config.precompute
+        self.model.eval()
+        h = self._hidden(number, torch.from_numpy(ids))
+        x: FloatArray = (h @ self.model.convolutions[number].weight).double().numpy()
+        return x
+
+    def row_norms(self, layer: int) -> FloatArray:
+        """(n,): |x(u)| of all vertices, as `optimal` draws by."""
+        chunks = [self.rows(layer, ids) for ids in _chunks(np.arange(self.data.adjacency.n))]
+        return np.concatenate([np.linalg.norm(x, axis=1) for x in chunks])
+
+    def affordable_rows(self, layer: int, rows: int) -> int:
+        """Of so many rows of a layer, how many can be computed exactly in a moment."""
+        matrix, features = self.data.adjacency, self.model.sizes[0]
+        # Each layer below widens the nodes needed by their neighbours; with ÂX at hand, one less.
+        at_hand = not isinstance(self.data.inputs, FeatureRows)
+        widenings = 1 + layer + self.config.precompute - at_hand
+        entries = len(matrix.values)
+        if widenings * entries * features <= _WORK:
+            return rows
+        each = max(entries / matrix.n, 1.0) ** widenings * features
+        return int(min(max(_WORK // each, _FEWEST_ROWS), rows))
+
+    def _hidden(self, number: int, ids: Tensor) -> Tensor:
+        """H^(number) of the nodes."""
+        if number == 0:
+            return self.data.rows(ids)
+        blocks = FullSampler(self.data.adjacency, number - 1).sample(ids)
+        needed = (blocks[0].src if blocks else ids).numpy()
+        h = torch.cat([self._first(part) for part in _chunks(needed)])
+        for above, block in enumerate(blocks, start=1):
+            h = self.model.activate(above, self.model.convolutions[above](h, block))
+        return h
+
+    def _first(self, ids: IntArray) -> Tensor:
+        """H^(1) of the nodes, from their rows of ÂX."""
+        inputs = self.data.inputs
+        if isinstance(inputs, FeatureRows):
+            mixed = torch.from_numpy(inputs.convolve(self.data.adjacency.rows(ids)))
+        else:
+            mixed = self.data.rows(torch.from_numpy(ids))
+        return self.model.activate(0, self.model.convolutions[0](mixed, None))
+
+
+def _chunks(ids: IntArray) -> list[IntArray]:
+    return [ids[start : start + _NODES_AT_ONCE] for start in range(0, len(ids), _NODES_AT_ONCE)]
