@@ -69,7 +69,7 @@ class Spoiled:
         return self.spoil(self.sampler.sample(batch, rng))
 
 
-def top(blocks: list[Block], **changes: Tensor) -> list[Block]:
+def top(blocks: list[Block], **changes: Any) -> list[Block]:
     return [*blocks[:-1], replace(blocks[-1], **changes)]
 
 
