@@ -58,21 +58,37 @@ class Feed:
 
     def prepared(self, batches: Iterable[Tensor]) -> Generator[Prepared]:
         """What a step needs of each batch."""
-        for number, (batch, blocks) in enumerate(self._sampled(iter(batches))):
-            if number == 0:
-                self.empty_rows = blocks[-1].empty_rows / len(batch) if blocks else 0.0
-            if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0]):
-                beside = self.first_layer.own_weight is not None
-                x = self.data.mixed_rows(blocks[0], beside=beside)
-                blocks = blocks[1:]
-            else:
-                x = self.data.rows(blocks[0].src if blocks else batch)
-            yield Prepared(blocks, x, self.data.labels[batch])
+        first = True
+        for together, blocks in self._sampled(iter(batches)):
+            if first:
+                top = blocks[0][-1] if blocks[0] else None
+                self.empty_rows = top.empty_rows / len(together[0]) if top else 0.0
+                first = False
+            yield from self._with_inputs(together, blocks)
 
-    def _sampled(self, batches: Iterator[Tensor]) -> Iterator[tuple[Tensor, list[Block]]]:
-        if not (isinstance(self.sampler, LayerSampler) and self.sampler.draws_together):
+    def _sampled(
+        self, batches: Iterator[Tensor]
+    ) -> Iterator[tuple[list[Tensor], list[list[Block]]]]:
+        """Batches and their blocks, as many at a time as the sampler draws together."""
+        sampler = self.sampler
+        if isinstance(sampler, LayerSampler) and sampler.draws_together:
+            while together := list(islice(batches, _TOGETHER)):
+                yield together, sampler.sample_many(together, self.rng)
+        else:
             for batch in batches:
-                yield batch, self.sampler.sample(batch, self.rng)
+                yield [batch], [sampler.sample(batch, self.rng)]
+
+    def _with_inputs(self, batches: list[Tensor], blocks: list[list[Block]]) -> Iterator[Prepared]:
+        if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0][0]):
+            beside = self.first_layer.own_weight is not None
+            for batch, (lowest, *others) in zip(batches, blocks, strict=True):
+                x = self.data.mixed_rows(lowest, beside=beside)
+                yield Prepared(others, x, self.data.labels[batch])
             return
-        while together := list(islice(batches, _TOGETHER)):
-            yield from zip(together, self.sampler.sample_many(together, self.rng), strict=True)
+        # One gathering of rows for all, cut into views.
+        sources = [
+            mine[0].src if mine else batch for batch, mine in zip(batches, blocks, strict=True)
+        ]
+        rows = torch.split(self.data.rows(torch.cat(sources)), [len(each) for each in sources])
+        labels = torch.split(self.data.labels[torch.cat(batches)], [len(each) for each in batches])
+        yield from map(Prepared, blocks, rows, labels)

@@ -51,10 +51,15 @@ def cross_entropy(logits: FloatArray, labels: IntArray, class_weights: FloatArra
     for i in range(len(labels)):
         row, label = logits[i], labels[i]
         share = (class_weights[label] if weighted else 1.0) / total
-        top, at_label = row.max(), row[label]
+        top, low, at_label = row[0], row[0], row[label]
         for j in range(len(row)):
-            row[j] -= top
-        exponentials(row, powers)
+            top, low = max(top, row[j]), min(low, row[j])
+        if top == low:  # the many rows that met no vertex
+            row[:] = 1
+        else:
+            for j in range(len(row)):
+                row[j] -= top
+            exponentials(row, powers)
         mass = row.sum()
         loss += share * (np.log(mass) - (at_label - top))
         scale = np.float32(share / mass)

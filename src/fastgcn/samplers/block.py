@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -36,6 +36,22 @@ class Block:
     adj: Tensor
     # Row offsets, columns and values of a sparse `adj` on the CPU, looked up once; else None.
     csr: tuple[IntArray, IntArray, FloatArray] | None = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_csr(cls, dst: Tensor, src: Tensor, csr: tuple[IntArray, IntArray, FloatArray]) -> Self:
+        """A block by the arrays of `adj`, whose tensor is made when it is first asked for."""
+        block = object.__new__(cls)
+        for name, value in (("dst", dst), ("src", src), ("csr", csr)):
+            object.__setattr__(block, name, value)
+        return block
+
+    def __getattr__(self, name: str) -> Tensor:
+        # Called for what has no value yet: `adj` of a block made by `of_csr`.
+        if name != "adj" or self.csr is None:
+            raise AttributeError(name)
+        adj = sparse_matrix(*self.csr, len(self.src))
+        object.__setattr__(self, "adj", adj)
+        return adj
 
     def __post_init__(self) -> None:
         adj, parts = self.adj, None

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fastgcn.adjacency import RowSource
 from fastgcn.kernels.blocks import number_columns
-from fastgcn.samplers.block import Block, sparse_matrix
+from fastgcn.samplers.block import Block
 from fastgcn.samplers.draws import Rng
 
 
@@ -25,7 +25,7 @@ class FullSampler:
             nodes = dst.cpu().numpy()
             rows = self.adjacency.rows(nodes)
             src, columns = number_columns(nodes, rows.indices, self._place)
-            adj = sparse_matrix(rows.indptr, columns, rows.values, len(src))
-            blocks.append(Block(dst, torch.from_numpy(src), adj))
+            csr = rows.indptr, columns, rows.values
+            blocks.append(Block.of_csr(dst, torch.from_numpy(src), csr))
             dst = blocks[-1].src
         return blocks[::-1]

@@ -13,7 +13,7 @@ from fastgcn.config import Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
 from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.picks import has_repeats, sample_blocks
-from fastgcn.samplers.block import Block, sparse_matrix
+from fastgcn.samplers.block import Block
 from fastgcn.samplers.distributions import fixed_q
 from fastgcn.samplers.draws import POINTS, ByPoints, Rng, make_drawing
 from fastgcn.samplers.sources import AllVertices, Entries, ReachedVertices, Sampled, Source
@@ -226,7 +226,7 @@ def _by_points(source: Source) -> ByPoints | None:
 def _as_block(
     dst: Tensor, indptr: IntArray, columns: IntArray, values: FloatArray, src: IntArray
 ) -> Block:
-    return Block(dst, torch.from_numpy(src), sparse_matrix(indptr, columns, values, len(src)))
+    return Block.of_csr(dst, torch.from_numpy(src), (indptr, columns, values))
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
