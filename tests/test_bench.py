@@ -78,3 +78,15 @@ def test_a_case_summarises_its_seeds(tmp_path: Path) -> None:
     assert summary["test_micro_f1"] == pytest.approx(sum(chosen) / 2)
     head, (row,) = table([summary])
     assert len(row) == len(head)
+
+
+def test_two_writers_do_not_lose_each_others_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    first, second = Results(path), Results(path)
+    for number in range(3):
+        first.measure({"a": number}, lambda: {"value": 1})
+        second.measure({"b": number}, lambda: {"value": 2})
+    again = Results(path)
+    for number in range(3):
+        assert again.get({"a": number}) == {"value": 1}
+        assert again.get({"b": number}) == {"value": 2}

@@ -30,10 +30,10 @@ class Results:
         self._lines: dict[str, Record] = {}
         for other in also:
             self._read(other)
-        self._length = self._read(path)
+        self._read(path)
 
-    def _read(self, path: Path) -> int:
-        """Take in the lines of a file; how many bytes of it are whole lines."""
+    def _read(self, path: Path) -> None:
+        """Take in the lines of a file."""
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):
             lines.pop()  # cut by a kill; the next result takes its place
@@ -45,7 +45,6 @@ class Results:
                 }  # fmt: skip
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise FormatError(f"{path}, line {number}, is not a result") from None
-        return sum(map(len, lines))
 
     def get(self, key: Mapping[str, Any]) -> Record | None:
         line = self._lines.get(_name(key))
@@ -67,12 +66,21 @@ class Results:
         record = {"key": dict(key), "value": value, "where": provenance(), "took": took}
         line = (json.dumps(record) + "\n").encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            file.truncate(self._length)
-            file.write(line)
-        self._length += len(line)
+        _append(self.path, line)
         self._lines[_name(key)] = json.loads(line)
         return dict(self._lines[_name(key)]["value"])
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Add a line behind the whole lines of a file, in one write: others may be adding theirs."""
+    with path.open("a+b", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+            if file.read(1) != b"\n":  # cut by a kill
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(line)
 
 
 def _name(key: Mapping[str, Any]) -> str:
