@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -29,9 +29,25 @@ def thread_count(threads: int) -> Iterator[None]:
 
 @contextmanager
 def one_thread(wanted: bool) -> Iterator[None]:
-    """If `wanted`, run torch and BLAS on one thread: a small product is slower on two."""
-    with _threads(1) if wanted else nullcontext():
+    """If `wanted`, run torch and BLAS on one thread: a small product is slower on two.
+
+    BLAS stays so until it is asked to share again: whenever its threads are called up, they
+    keep a core busy for tens of milliseconds, waiting for more.
+    """
+    before = torch.get_num_threads()
+    count = 1 if wanted else before
+    if count != _blas_threads():
+        _pools().limit(limits=count, user_api="blas")
+    torch.set_num_threads(count)
+    try:
         yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _blas_threads() -> int:
+    return max((pool.num_threads for pool in _pools().lib_controllers
+                if pool.user_api == "blas"), default=1)  # fmt: skip
 
 
 @contextmanager

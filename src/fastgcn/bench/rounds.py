@@ -49,10 +49,14 @@ class _Stepper:
             yield from self.trainer.shuffled_batches()
 
     def warm_up(self, chunk_seconds: float) -> None:
-        """Steps that do not count, the last of which tell how many make a chunk."""
+        """Steps that do not count, the last of which tell how many make a chunk.
+
+        Beginning a chunk takes time of its own, so that short ones seem slow.
+        """
         self.chunk()
-        self.chunk()
-        self.length = max(_FEWEST, round(chunk_seconds / self.seconds[-1]))
+        for share in (0.05, 0.3, 1.0):
+            self.chunk()
+            self.length = max(_FEWEST, round(share * chunk_seconds / self.seconds[-1]))
         self.seconds.clear()
 
     def chunk(self) -> None:
