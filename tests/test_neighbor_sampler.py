@@ -1,5 +1,7 @@
 """GraphSAGE's neighbour sampling: a kernel against its plain reference, and an unbiased mean."""
 
+from typing import Any
+
 import numba
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from scipy.stats import chisquare
 
 from fastgcn import Graph, normalize
 from fastgcn.kernels.neighbors import sample_neighbors
+from fastgcn.models import GraphConvolution
+from fastgcn.samplers import FullSampler
 from fastgcn.samplers.neighbor import NeighborSampler
 from fastgcn.types import IntArray
 from tests.strategies import graphs
@@ -121,3 +125,26 @@ def test_src_begins_with_dst(graph: Graph, seed: int) -> None:
     for block in blocks:
         assert len(set(block.src.tolist())) == len(block.src)
         assert block.src[: len(block.dst)].tolist() == block.dst.tolist()
+
+
+@pytest.mark.parametrize("include_self", [True, False], ids=["gcn", "mean"])
+def test_a_layer_is_that_of_pyg(include_self: bool) -> None:
+    """With fan-outs above every degree and no repeats the layer is PyG's SAGEConv, exactly."""
+    conv = pytest.importorskip("torch_geometric.nn").SAGEConv
+    edges = np.array([[0, 0, 0, 1, 2, 4], [1, 2, 3, 2, 3, 5]])
+    graph = Graph.from_edges(*edges, features=np.random.default_rng(0).standard_normal((7, 5)))
+    kind: Any = "row" if include_self else "neighbors"
+    every = torch.arange(graph.n_nodes)
+    (block,) = FullSampler(normalize(graph, kind), 1).sample(every)
+    layer = GraphConvolution(5, 3, bias=False, rng=torch.Generator(), own=0 if include_self else 5)
+    theirs = conv(5, 3, aggr="mean", root_weight=not include_self, bias=False)
+    with torch.no_grad():
+        theirs.lin_l.weight.copy_(layer.weight.T)
+        if layer.own_weight is not None:
+            theirs.lin_r.weight.copy_(layer.own_weight.T)
+        sources = np.repeat(np.arange(graph.n_nodes), np.diff(graph.indptr))
+        pairs = torch.from_numpy(np.stack([graph.indices, sources]).astype(np.int64))
+        if include_self:
+            pairs = torch.cat([pairs, torch.stack([every, every])], dim=1)
+        x = torch.from_numpy(graph.features)
+        assert torch.allclose(layer(x[block.src], block), theirs(x, pairs), atol=1e-6)

@@ -51,7 +51,7 @@ class DataSet:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     sizes: tuple[int, ...]
     size_epochs: int
-    size_seeds: int = 5
+    size_seeds: int = 10
     public: TrainConfig | None = None
     public_samples: int = 0
 
