@@ -30,6 +30,7 @@ BAD_VALUES = [
     ),
     ("dropout", (0.5,), "dropout must be one number or 2, one for the input of each layer, got 1"),
     ("skip", 1, "skip must be true or false, got 1"),
+    ("input_skip", "yes", "input_skip must be true or false, got 'yes'"),
     ("norm", "layers", "norm must be one of none, layer, batch, got 'layers'; did you mean"),
     ("jumping", True, "jumping must be one of none, concat, max, got True"),
     (
@@ -122,6 +123,8 @@ def test_settings_that_do_not_fit_each_other(settings: dict[str, Any], message: 
     [
         ({}, False),
         ({"skip": True}, True),
+        ({"input_skip": True}, False),  # ÂX is precomputed, and X stands beside it
+        ({"input_skip": True, "precompute": False}, True),
         ({"jumping": "max"}, True),
         ({"skip": True, "jumping": "concat", "hidden": ()}, False),
     ],

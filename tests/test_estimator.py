@@ -45,7 +45,7 @@ def test_parameters_and_defaults_are_those_of_the_config() -> None:
     config = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
     parameters = dict(inspect.signature(FastGCNClassifier).parameters)
     assert parameters.pop("graph").default is None
-    assert len(parameters) == 28
+    assert len(parameters) == 29
     for name, parameter in parameters.items():
         assert parameter.default == config[name], name
 

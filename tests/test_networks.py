@@ -11,7 +11,18 @@ import torch
 from scipy.sparse import block_diag, csr_array
 
 import fastgcn.inference
-from fastgcn import GCN, FullSampler, Graph, Run, embed, fit, normalize, predict, predict_new
+from fastgcn import (
+    GCN,
+    FullSampler,
+    Graph,
+    Run,
+    embed,
+    evaluate,
+    fit,
+    normalize,
+    predict,
+    predict_new,
+)
 from fastgcn.machine import thread_count
 from fastgcn.types import FloatArray
 from tests.communities import communities, quick, weights_of
@@ -176,3 +187,24 @@ def test_sampled_prediction_sees_a_nodes_own_rows(choices: dict[str, Any]) -> No
     model, graph = network(2, **choices), communities()
     full, sampled = predict(model, graph), predict(model, graph, samples=50_000)
     assert np.abs(full - sampled).max() < 0.1
+
+
+@pytest.mark.parametrize("precompute", [True, False])
+@pytest.mark.parametrize("method", ["fastgcn", "gcn-batched"])
+def test_a_first_layer_with_the_nodes_own_features(precompute: bool, method: str) -> None:
+    """Training sees the network that prediction does: the judge's scores are evaluate's."""
+    graph = communities()
+    config = quick(
+        method=method, precompute=precompute, input_skip=True, skip=True, samples=30, epochs=20
+    )
+    run = fit(graph, config)
+    first = run.model.convolutions[0]
+    assert first.own_weight is not None
+    assert first.own_weight.shape == first.weight.shape
+    found = evaluate(run, graph, "val")
+    assert run.metrics["val_micro_f1"] == pytest.approx(found.micro_f1)
+    assert run.metrics["val_loss"] == pytest.approx(found.loss, rel=1e-4)
+    weights = first.own_weight.detach().clone()
+    first.own_weight.data.zero_()
+    assert evaluate(run, graph, "val").loss != pytest.approx(found.loss, rel=1e-4)
+    assert weights.any()

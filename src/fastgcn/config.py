@@ -43,6 +43,7 @@ class TrainConfig:
     bias: bool = False
     dropout: float | tuple[float, ...] = 0.0  # one rate, or one for the input of each layer
     skip: bool = False  # H' = ÂHW + HR + b above the first layer
+    input_skip: bool = False  # and in the first: ÂXW + XR + b
     norm: Norm = "none"  # after each hidden convolution, before ReLU
     jumping: Jumping = "none"  # the output layer sees a node's rows of all hidden layers
     normalization: Normalization = "symmetric"
@@ -177,9 +178,9 @@ class TrainConfig:
     @property
     def needs_own_rows(self) -> bool:
         """Whether a layer sees its nodes' own rows, so that `src` of a block must hold `dst`."""
-        return self.method == "graphsage-mean" or (
-            self.layers > 1 and (self.skip or self.jumping != "none")
-        )
+        above = self.layers > 1 and (self.skip or self.jumping != "none")
+        first = self.method == "graphsage-mean" or (self.input_skip and not self.precompute)
+        return above or first
 
     @property
     def sampled_layers(self) -> int:

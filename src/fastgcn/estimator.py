@@ -63,6 +63,7 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         *,
         hidden: int | tuple[int, ...] = _DEFAULTS.hidden,
         skip: bool = _DEFAULTS.skip,
+        input_skip: bool = _DEFAULTS.input_skip,
         norm: Norm = _DEFAULTS.norm,
         jumping: Jumping = _DEFAULTS.jumping,
         samples: int | tuple[int, ...] | Literal["auto"] = _DEFAULTS.samples,
@@ -93,6 +94,7 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         self.graph = graph
         self.hidden = hidden
         self.skip = skip
+        self.input_skip = input_skip
         self.norm = norm
         self.jumping = jumping
         self.samples = samples

@@ -112,7 +112,7 @@ class GCN(nn.Module):
 
     The paper has no norm and no R. `sizes` are the widths F, d_1, ..., C.
 
-    * `skip`: every layer above the first has R, and J = H(M-1).
+    * `skip`: every layer above the first has R, and J = H(M-1); `input_skip`: the first has R.
     * `jumping`: J joins all hidden rows of a node, CONCAT(H(1), ..., H(M-1)) for "concat", their
       largest entries for "max" (jumping knowledge); it stands in for the last layer's skip.
     * `own_weights`: all layers have R, the first too (GraphSAGE-mean).
@@ -142,6 +142,7 @@ class GCN(nn.Module):
         feature_scaling: str = "none",
         own_weights: bool = False,
         skip: bool = False,
+        input_skip: bool = False,
         norm: str = "none",
         jumping: str = "none",
         rng: Generator | None = None,
@@ -152,6 +153,7 @@ class GCN(nn.Module):
         self.multilabel = multilabel
         self.normalization, self.feature_scaling = normalization, feature_scaling
         self.own_weights, self.skip, self.jumping = own_weights, skip, jumping
+        self.input_skip = input_skip
         depth = len(self.sizes) - 1
         self.dropout = Dropout([dropout] * depth if isinstance(dropout, int | float) else dropout)
         self.layers = nn.ModuleList(
@@ -167,7 +169,8 @@ class GCN(nn.Module):
         """The width of the own rows O that a layer sees; 0: it sees none."""
         if self.jumps(number):
             return sum(self.sizes[1:-1]) if self.jumping == "concat" else self.sizes[1]
-        return self.sizes[number] if self.own_weights or (self.skip and number > 0) else 0
+        skips = self.skip if number > 0 else self.input_skip
+        return self.sizes[number] if self.own_weights or skips else 0
 
     @property
     def convolutions(self) -> list[GraphConvolution]:

@@ -210,6 +210,7 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         feature_scaling=config.feature_scaling,
         own_weights=config.method == "graphsage-mean",
         skip=config.skip,
+        input_skip=config.input_skip,
         norm=config.norm,
         jumping=config.jumping,
         rng=torch.Generator().manual_seed(config.seed),

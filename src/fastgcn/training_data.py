@@ -31,6 +31,7 @@ class TrainingData:
         csr: the edges of the training graph.
         adjacency: its Â.
         inputs: rows of ÂX (n, F) where precomputed, else rows of X on demand.
+        beside: rows of X that go to the right of those of ÂX, for a first layer that wants both.
         batch_nodes: (k,) ids of the nodes that batches are made of.
         labels: (n,) int64 or (n, C) float32.
         statistics: of the training nodes' features, where they are standardised.
@@ -39,17 +40,22 @@ class TrainingData:
     csr: CSR
     adjacency: Adjacency
     inputs: "FloatArray | FeatureRows"
+    beside: FeatureRows | None
     batch_nodes: Tensor
     labels: Tensor
     statistics: Statistics | None
 
     def rows(self, ids: Tensor) -> Tensor:
-        """(len(ids), F): the network's input rows."""
+        """(len(ids), F), or (len(ids), 2F): the network's input rows."""
         if isinstance(self.inputs, FeatureRows):
             return torch.from_numpy(self.inputs(ids.numpy()))
         if isinstance(self.inputs, np.memmap):
-            return torch.from_numpy(self.inputs[ids.numpy()])
-        return torch.from_numpy(self.inputs)[ids]
+            rows = torch.from_numpy(self.inputs[ids.numpy()])
+        else:
+            rows = torch.from_numpy(self.inputs)[ids]
+        if self.beside is None:
+            return rows
+        return torch.cat([rows, torch.from_numpy(self.beside(ids.numpy()))], dim=1)
 
     def mixed_rows(self, block: Block, *, beside: bool) -> Tensor:
         """(s, F): adj @ X of a block of the input layer, X not gathered.
@@ -93,6 +99,7 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
         csr,
         adjacency,
         inputs,
+        features if config.precompute and config.input_skip else None,
         torch.from_numpy(np.array(batch_nodes, dtype=np.int64)),
         label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
         statistics,
@@ -145,8 +152,6 @@ class Judge:
         self._blocks: list[Block] | None = None
         self._inputs: Tensor | None = None
         self._layers = config.layers
-        # A layer with weights for a node's own row needs X beside ÂX.
-        self._plannable = config.method != "graphsage-mean"
 
     def __len__(self) -> int:
         return len(self._part)
@@ -157,8 +162,8 @@ class Judge:
         if self._features is None:
             # Here and not before: standardised features are scaled by figures of the network.
             self._features = feature_rows(model, self._all_features, self._nodes)
-        if self._blocks is None and self._plannable:
-            self._plan(self._features, device)
+        if self._blocks is None:
+            self._plan(self._features, device, model.convolutions[0].own_weight is not None)
         if self._inputs is None:
             logits = full_forward(model, self._rows, self._features, self._part)
         else:
@@ -169,15 +174,20 @@ class Judge:
             model.train()
         return measure(model.probabilities(logits).cpu().numpy(), self.labels)
 
-    def _plan(self, features: FeatureRows, device: torch.device) -> None:
-        """The blocks above the first layer, and ÂX for the rows that they need, if it fits."""
+    def _plan(self, features: FeatureRows, device: torch.device, beside: bool) -> None:
+        """The blocks above the first layer, and ÂX for the rows that they need, if it fits.
+
+        With `beside`, X to the right of that.
+        """
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
         blocks = FullSampler(self._rows, self._layers - 1).sample(part)
         self._blocks = [block.to(device) for block in blocks]
         needed = (blocks[0].src if blocks else part).numpy()
-        if fits_in_memory(4 * len(needed) * features.width):
-            wanted = _Selected(self._rows, needed)
-            self._inputs = torch.from_numpy(propagate(wanted, features)).to(device)
+        if fits_in_memory(4 * len(needed) * features.width * (2 if beside else 1)):
+            inputs = propagate(_Selected(self._rows, needed), features)
+            if beside:
+                inputs = np.concatenate([inputs, features(needed)], axis=1)
+            self._inputs = torch.from_numpy(inputs).to(device)
 
 
 @dataclass(frozen=True, slots=True)
