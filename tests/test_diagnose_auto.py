@@ -26,6 +26,7 @@ MEMBERS: list[dict[str, Any]] = [
     {"distribution": "flat", "draws": "stratified"},
     {"distribution": "ladies", "draws": "successive"},
     {"distribution": "optimal", "draws": "systematic"},
+    {"distribution": "flat", "input_skip": True},
 ]
 
 

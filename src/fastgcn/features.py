@@ -95,8 +95,15 @@ class FeatureRows:
         rows = self._rows(ids)
         return cast(FloatArray, rows.toarray() if isinstance(rows, csr_array) else rows)
 
-    def convolve(self, rows: Rows) -> FloatArray:
-        """(s, F) float32: the product of some rows of Â with the features, ÂX."""
+    def convolve(self, rows: Rows, beside: IntArray | None = None) -> FloatArray:
+        """(s, F) float32: the product of some rows of Â with the features, ÂX.
+
+        With `beside` (s,), (s, 2F): the rows of X under these ids to the right of that.
+        """
+        mixed = self._convolve(rows)
+        return mixed if beside is None else np.concatenate([mixed, self(beside)], axis=1)
+
+    def _convolve(self, rows: Rows) -> FloatArray:
         from fastgcn.kernels.products import sparse_times_dense, sparse_times_sparse  # loads numba
 
         if self.scaling == "none":

@@ -65,10 +65,9 @@ class TrainingData:
         assert isinstance(self.inputs, FeatureRows)
         assert block.csr is not None
         indptr, columns, values = block.csr
-        mixed = self.inputs.convolve(Rows(indptr, block.src.numpy()[columns], values))
-        if beside:
-            mixed = np.concatenate([mixed, self.inputs(block.dst.numpy())], axis=1)
-        return torch.from_numpy(mixed)
+        rows = Rows(indptr, block.src.numpy()[columns], values)
+        own = block.dst.numpy() if beside else None
+        return torch.from_numpy(self.inputs.convolve(rows, own))
 
 
 def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingData:

@@ -78,12 +78,13 @@ class ExactNetwork:
 
     def _first(self, ids: IntArray) -> Tensor:
         """H^(1) of the nodes, from their rows of ÂX."""
-        inputs = self.data.inputs
+        inputs, first = self.data.inputs, self.model.convolutions[0]
         if isinstance(inputs, FeatureRows):
-            mixed = torch.from_numpy(inputs.convolve(self.data.adjacency.rows(ids)))
+            own = None if first.own_weight is None else ids
+            mixed = torch.from_numpy(inputs.convolve(self.data.adjacency.rows(ids), own))
         else:
             mixed = self.data.rows(torch.from_numpy(ids))
-        return self.model.activate(0, self.model.convolutions[0](mixed, None))
+        return self.model.activate(0, first(mixed, None))
 
 
 def _chunks(ids: IntArray) -> list[IntArray]:
