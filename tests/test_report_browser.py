@@ -51,6 +51,8 @@ def gallery() -> str:
         lines([powers], x_label="x", y_label="y", x_log=True, y_log=True, **words),
         bars(LONG[:2], [(n, [1e-6, 12345.678]) for n in LONG[:3]], y_label="y", y_log=True,
              unit=" s", title="Bars", description="D"),
+        bars(LONG[:2], [(n, [0.3, 1.2]) for n in LONG[:2]], y_label="y", title="Bars",
+             description="D"),
         bars(LONG[:3], [("s", [1.0, -2.0, None])], y_label="y", title="Bars", description="D"),
         heatmap(square, LONG, LONG, row_label="true", column_label="predicted", **words),
         heatmap([[1, 2], [3, 1e6]], ["a", "b"], ["a", "b"], row_label="r", column_label="c",
