@@ -57,7 +57,7 @@ def test_graphsage_mean_is_its_formula() -> None:
     graph = communities(directed=True)
     features = np.asarray(graph.features, dtype=np.float64)
     model = GCN(
-        [6, 4, 3], own_weights=True, normalization="neighbors",
+        [6, 4, 3], skip=True, input_skip=True, normalization="neighbors",
         rng=torch.Generator().manual_seed(1),
     )  # fmt: skip
     a = dense_adjacency(graph)

@@ -68,7 +68,7 @@ def test_steps_agree(
         GCN([4, 4, 2], norm="layer"),
         GCN([4, 4, 2], skip=True),
         GCN([4, 4, 2], jumping="concat"),
-        GCN([4, 4, 2], own_weights=True),
+        GCN([4, 4, 2], skip=True, input_skip=True),
     ],
     ids=["dropout", "norm", "skip", "jumping", "own"],
 )

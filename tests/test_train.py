@@ -114,7 +114,7 @@ def test_batches_of_36_nodes(batch_size: int, drop_last: bool, batches: int) -> 
 
 def test_every_training_node_is_in_one_batch_an_epoch() -> None:
     trainer = Trainer(communities(), quick(batch_size=10), None)
-    first, second = (torch.cat([*trainer.shuffled_batches()]) for _ in range(2))
+    first, second = (torch.cat([*trainer.feed.shuffled()]) for _ in range(2))
     assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(36))
     assert first.tolist() != second.tolist()
 

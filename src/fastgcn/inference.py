@@ -20,7 +20,7 @@ from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
 from fastgcn.progress import progress
 from fastgcn.rows import GraphRows
-from fastgcn.samplers.block import distinct, sparse_matrix
+from fastgcn.samplers.block import sparse_matrix
 from fastgcn.samplers.choose import layer_sampler
 from fastgcn.types import FloatArray, IntArray
 
@@ -216,10 +216,19 @@ def _needed(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
     """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
     sets = [nodes]
     for _ in range(layers):
-        columns = [distinct(source.rows(ids).indices, source.n)[0] for ids in _chunks(sets[0])]
+        columns = [_distinct(source.rows(ids).indices, source.n) for ids in _chunks(sets[0])]
         # A node's own row is needed too, where Â has no loop to ask for it.
-        sets.insert(0, distinct(np.concatenate([sets[0], *columns]), source.n)[0])
+        sets.insert(0, _distinct(np.concatenate([sets[0], *columns]), source.n))
     return sets
+
+
+def _distinct(ids: IntArray, n: int) -> IntArray:
+    """Ascending. Sorting costs little for few ids; for many, a table over all n is cheaper."""
+    if 16 * len(ids) < n:
+        return np.unique(ids)
+    there = np.zeros(n, dtype=np.bool_)
+    there[ids] = True
+    return np.flatnonzero(there)
 
 
 def _chunks(ids: IntArray, advance: Any = None) -> Iterator[IntArray]:

@@ -113,9 +113,9 @@ class GCN(nn.Module):
     The paper has no norm and no R. `sizes` are the widths F, d_1, ..., C.
 
     * `skip`: every layer above the first has R, and J = H(M-1); `input_skip`: the first has R.
+      GraphSAGE-mean has both.
     * `jumping`: J joins all hidden rows of a node, CONCAT(H(1), ..., H(M-1)) for "concat", their
       largest entries for "max" (jumping knowledge); it stands in for the last layer's skip.
-    * `own_weights`: all layers have R, the first too (GraphSAGE-mean).
     * `norm`: "layer" over a row's entries or "batch" over the rows at hand; where vertices are
       drawn these are the drawn ones, each counted once.
 
@@ -140,7 +140,6 @@ class GCN(nn.Module):
         multilabel: bool = False,
         normalization: str = "symmetric",
         feature_scaling: str = "none",
-        own_weights: bool = False,
         skip: bool = False,
         input_skip: bool = False,
         norm: str = "none",
@@ -152,8 +151,7 @@ class GCN(nn.Module):
         self.sizes = tuple(sizes)
         self.multilabel = multilabel
         self.normalization, self.feature_scaling = normalization, feature_scaling
-        self.own_weights, self.skip, self.jumping = own_weights, skip, jumping
-        self.input_skip = input_skip
+        self.skip, self.input_skip, self.jumping = skip, input_skip, jumping
         depth = len(self.sizes) - 1
         self.dropout = Dropout([dropout] * depth if isinstance(dropout, int | float) else dropout)
         self.layers = nn.ModuleList(
@@ -170,7 +168,7 @@ class GCN(nn.Module):
         if self.jumps(number):
             return sum(self.sizes[1:-1]) if self.jumping == "concat" else self.sizes[1]
         skips = self.skip if number > 0 else self.input_skip
-        return self.sizes[number] if self.own_weights or skips else 0
+        return self.sizes[number] if skips else 0
 
     @property
     def convolutions(self) -> list[GraphConvolution]:

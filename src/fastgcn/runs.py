@@ -201,6 +201,7 @@ class RunFolder:
 
 def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
     """The network of a config, its weights drawn from the config's seed."""
+    mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
     return GCN(
         sizes,
         bias=config.bias,
@@ -208,9 +209,8 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         multilabel=multilabel,
         normalization=config.normalization,
         feature_scaling=config.feature_scaling,
-        own_weights=config.method == "graphsage-mean",
-        skip=config.skip,
-        input_skip=config.input_skip,
+        skip=config.skip or mean,
+        input_skip=config.input_skip or mean,
         norm=config.norm,
         jumping=config.jumping,
         rng=torch.Generator().manual_seed(config.seed),

@@ -93,6 +93,24 @@ class Adam(torch.optim.Adam):
         self._moments.clear()
 
 
+def loss_of(
+    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: Tensor, labels: Tensor
+) -> Tensor:
+    """The loss of a batch, on the network's device."""
+    device = next(model.parameters()).device
+    logits = model([block.to(device) for block in blocks], x.to(device))
+    return cast(Tensor, loss(logits, labels.to(device)))
+
+
+def flat_gradient(
+    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: Tensor, labels: Tensor
+) -> Tensor:
+    """(parameters,): the derivatives of a batch's loss by all weights, on the CPU."""
+    value = loss_of(model, loss, blocks, x, labels)
+    parts = torch.autograd.grad(value, list(model.parameters()))
+    return torch.cat([part.reshape(-1) for part in parts]).cpu()
+
+
 def make_step(model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
     """The fastest step that this network, loss and device have."""
     on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
@@ -106,14 +124,13 @@ class AutogradStep:
 
     def __init__(self, model: GCN, loss: nn.Module, optimizer: Adam) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
-        self.device = next(model.parameters()).device
+        self.on_cpu = next(model.parameters()).device.type == "cpu"
 
     def __call__(self, blocks: Sequence[Block], x: Tensor, labels: Tensor) -> float:
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model([block.to(self.device) for block in blocks], x.to(self.device))
-        loss = self.loss(logits, labels.to(self.device))
-        loss.backward()
-        if self.device.type == "cpu":
+        loss = loss_of(self.model, self.loss, blocks, x, labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.on_cpu:
             for parameter in self.model.parameters():
                 if parameter.grad is not None:
                     self.optimizer.update(parameter, parameter.grad.numpy())

@@ -23,12 +23,12 @@ from fastgcn.machine import choose_device, one_thread, thread_count
 from fastgcn.prefetch import ahead
 from fastgcn.runs import Checkpoint, Run, RunFolder, build_model
 from fastgcn.samplers import Block, LayerSampler
-from fastgcn.samplers.block import sparse_matrix
 from fastgcn.samplers.choose import make_sampler
 from fastgcn.samplers.history import HistorySampler
 from fastgcn.steps import Adam, make_step
 from fastgcn.stopping import best_epoch, should_stop
 from fastgcn.training_data import Judge, check_trainable, prepare
+from fastgcn.types import FloatArray
 
 OnEpoch = Callable[[dict[str, Any]], None]
 
@@ -194,31 +194,30 @@ class Trainer:
                     part = next(parts, None)
         return losses, sizes
 
-    def shuffled_batches(self) -> Iterator[Tensor]:
-        """The training nodes in a new order, cut into batches."""
-        return self.feed.shuffled()
-
     def _show_hidden_rows(self) -> None:
         """Give the sampler what it wants to know of the current network."""
         due = len(self.history) % self.config.history_every == 0
         if isinstance(self.sampler, HistorySampler) and due:
-            self.sampler.refresh(self._hidden_rows())
+            self.sampler.refresh(self.hidden_rows())
         if isinstance(self.sampler, LayerSampler) and self.config.distribution == "optimal":
-            layers = self.model.convolutions[-len(self.sampler.samples) :]
-            self.sampler.set_row_norms(
-                [
-                    (h @ layer.weight.detach()).norm(dim=1).cpu().numpy()  # |x(u)| of Thm 3
-                    for h, layer in zip(self._hidden_rows(), layers, strict=True)
-                ]
-            )
+            self.sampler.set_row_norms(self.row_norms())
 
     @torch.no_grad()
-    def _hidden_rows(self) -> list[Tensor]:
+    def row_norms(self) -> list[FloatArray]:
+        """(n,) |x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
+        layers = self.model.convolutions[self.config.precompute :]
+        return [
+            (h @ layer.weight).norm(dim=1).cpu().numpy()
+            for h, layer in zip(self.hidden_rows(), layers, strict=True)
+        ]
+
+    @torch.no_grad()
+    def hidden_rows(self) -> list[Tensor]:
         """H (n, d) that goes into each sampled layer, of the whole training graph."""
         matrix = self.data.adjacency
-        adj = sparse_matrix(matrix.indptr, matrix.indices, matrix.values, matrix.n)
         every = torch.arange(matrix.n)
-        whole = Block(every, every, adj).to(self.device)
+        csr = matrix.indptr, matrix.indices, matrix.values
+        whole = Block.of_csr(every, every, csr).to(self.device)
         hidden = [self.data.rows(every).to(self.device)]
         self.model.eval()  # looking at all rows must not move a batch norm's figures
         for number, layer in enumerate(self.model.convolutions[:-1]):

@@ -3,6 +3,7 @@
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -70,15 +71,34 @@ class TrainingData:
         return torch.from_numpy(self.inputs.convolve(rows, own))
 
 
+class TrainingGraph(NamedTuple):
+    """The nodes trained on (None: all), their edges, and Â of these, renumbered."""
+
+    nodes: IntArray | None
+    csr: CSR
+    adjacency: Adjacency
+
+    def batch_nodes(self, graph: Graph) -> Tensor:
+        """(k,) int64: the nodes that batches are made of."""
+        ids = np.arange(self.adjacency.n) if self.nodes is not None else graph.split.train
+        return torch.from_numpy(np.array(ids, dtype=np.int64))
+
+
+def training_graph(graph: Graph, config: TrainConfig) -> TrainingGraph:
+    """Induced on the training nodes if inductive, else all of the graph."""
+    nodes = graph.split.train if config.inductive else None
+    csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
+    return TrainingGraph(nodes, csr, normalize(csr, config.normalization))
+
+
 def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingData:
-    """The training graph of `graph`: induced on the training nodes if inductive, else all of it.
+    """The training graph of `graph`, and its inputs.
 
     Inductive training reads no feature, label or edge of a node outside the training part.
     """
     check_trainable(graph, config)
-    nodes = graph.split.train if config.inductive else None
-    csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
-    adjacency = normalize(csr, config.normalization)
+    trained = training_graph(graph, config)
+    nodes, csr, adjacency = trained
     statistics = None
     if config.feature_scaling == "standard":
         statistics = column_statistics(graph.features, graph.split.train)
@@ -92,14 +112,13 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
             # Without a name, so that its space is freed however the run ends.
             with tempfile.TemporaryFile(dir=folder or Path.cwd()) as file:
                 inputs = propagate(adjacency, features, out=file)
-    batch_nodes = np.arange(adjacency.n) if nodes is not None else graph.split.train
     assert graph.labels is not None
     return TrainingData(
         csr,
         adjacency,
         inputs,
         features if config.precompute and config.input_skip else None,
-        torch.from_numpy(np.array(batch_nodes, dtype=np.int64)),
+        trained.batch_nodes(graph),
         label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
         statistics,
     )

@@ -11,6 +11,7 @@ from fastgcn.bench.results import Record
 from fastgcn.bench.trained_network import TrainedNetwork
 from fastgcn.config import TrainConfig
 from fastgcn.samplers import FullSampler
+from fastgcn.steps import flat_gradient
 from fastgcn.train import Trainer
 
 
@@ -60,8 +61,4 @@ class GradientErrors:
 
 def gradient(trainer: Trainer, part: Prepared) -> Tensor:
     """(parameters,): that of a prepared batch's loss, at the weights as they are."""
-    model, device = trainer.model, trainer.device
-    logits = model([block.to(device) for block in part.blocks], part.x.to(device))
-    loss = trainer.loss(logits, part.labels.to(device))
-    gradients = torch.autograd.grad(loss, list(model.parameters()))
-    return torch.cat([each.reshape(-1) for each in gradients]).cpu()
+    return flat_gradient(trainer.model, trainer.loss, part.blocks, part.x, part.labels)

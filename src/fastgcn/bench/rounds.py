@@ -46,7 +46,7 @@ class _Stepper:
 
     def _endless(self) -> Iterator[Tensor]:
         while True:
-            yield from self.trainer.shuffled_batches()
+            yield from self.trainer.feed.shuffled()
 
     def warm_up(self, chunk_seconds: float) -> None:
         """Steps that do not count, the last of which tell how many make a chunk.
@@ -69,5 +69,5 @@ class _Stepper:
             "seconds_per_batch": float(np.median(self.seconds)),
             "chunks": [float(f"{seconds:.4g}") for seconds in self.seconds],
             "batches_per_chunk": self.length,
-            "batches_per_epoch": sum(1 for _ in self.trainer.shuffled_batches()),
+            "batches_per_epoch": sum(1 for _ in self.trainer.feed.shuffled()),
         }

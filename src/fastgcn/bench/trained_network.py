@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fastgcn.batches import Feed
 from fastgcn.config import TrainConfig
@@ -39,7 +38,7 @@ class TrainedNetwork:
         for epoch in range(config.epochs):
             if epoch in age_at:
                 self._histories[age_at[epoch]] = self._history()
-                self._norms[age_at[epoch]] = self._row_norms()
+                (self._norms[age_at[epoch]],) = self.trainer.row_norms()
             self.trainer.epoch()
         self._weights = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
 
@@ -71,7 +70,9 @@ class TrainedNetwork:
         """What looking at all hidden rows costs an epoch; nothing where that is not done."""
         if config.history:
             return self._time("history", self._history) / config.history_every
-        return self._time("norms", self._row_norms) if config.distribution == "optimal" else 0.0
+        return (
+            self._time("norms", self.trainer.row_norms) if config.distribution == "optimal" else 0.0
+        )
 
     def _time(self, name: str, look: Callable[[], object]) -> float:
         if name not in self._seconds:
@@ -86,18 +87,5 @@ class TrainedNetwork:
     def _history(self) -> HistorySampler:
         """A sampler that keeps the hidden rows of now."""
         history = HistorySampler(LayerSampler(self.trainer.data.adjacency, [1]))
-        history.refresh([self._hidden_rows()])
+        history.refresh(self.trainer.hidden_rows())
         return history
-
-    def _row_norms(self) -> FloatArray:
-        """(n,): |H(u)W| of Thm 3."""
-        weight = self.trainer.model.convolutions[1].weight.detach()
-        norms: FloatArray = (self._hidden_rows() @ weight).norm(dim=1).cpu().numpy()
-        return norms
-
-    @torch.no_grad()
-    def _hidden_rows(self) -> Tensor:
-        """H (n, d): the input of the sampled layer."""
-        model, data = self.trainer.model, self.trainer.data
-        inputs = data.rows(torch.arange(data.adjacency.n)).to(self.trainer.device)
-        return model.activate(0, model.convolutions[0](inputs, None))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fastgcn.diagnose.estimates import Estimate, relative_error
 from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.samplers import Block, FullSampler, LayerSampler
+from fastgcn.steps import flat_gradient
 
 # Numbers in the input rows of a whole neighbourhood beyond which its gradient is not computed.
 _LARGEST_INPUT = 1 << 28
@@ -35,9 +36,7 @@ class GradientGauge:
         """(P,): the derivatives of the batch's loss by all weights."""
         data, model = self.network.data, self.network.model.eval()
         x = data.rows(blocks[0].src)
-        loss = self.loss(model(blocks, x), data.labels[batch])
-        parts = torch.autograd.grad(loss, list(model.parameters()))
-        return torch.cat([part.reshape(-1) for part in parts])
+        return flat_gradient(model, self.loss, blocks, x, data.labels[batch])
 
     def error(self, sampler: LayerSampler, *, seed: int = 0) -> Estimate:
         """√(E‖sampled − exact‖² / ‖exact‖²): the batch is fixed, so that only draws make noise."""

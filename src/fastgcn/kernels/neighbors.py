@@ -1,13 +1,17 @@
 """Neighbour sampling on the CPU: k neighbours of every row, as GraphSAGE draws them."""
 
 import numpy as np
-from numba import njit, prange
+import torch
+from numba import njit
 
 from fastgcn.kernels.mixing import STEP, mix
+from fastgcn.kernels.threads import over_ranges
 from fastgcn.types import IntArray
 
+# Draws below which a second thread costs more to wake than it saves.
+_WORTH_SHARING = 1 << 14
 
-@njit(cache=True, nogil=True, parallel=True)
+
 def sample_neighbors(
     indptr: IntArray, indices: IntArray, rows: IntArray, k: int, seed: int, out: IntArray
 ) -> None:
@@ -18,7 +22,25 @@ def sample_neighbors(
     distinct neighbours (Floyd's algorithm). Row i draws from its own stream, a counter under
     (seed, i), so the result does not depend on the number of threads.
     """
-    for i in prange(len(rows)):
+    pieces = torch.get_num_threads() if len(rows) * k >= _WORTH_SHARING else 1
+    over_ranges(
+        lambda a, b: _sample_rows(a, b, indptr, indices, rows, k, seed, out),
+        np.linspace(0, len(rows), pieces + 1).astype(np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _sample_rows(
+    first: int,
+    last: int,
+    indptr: IntArray,
+    indices: IntArray,
+    rows: IntArray,
+    k: int,
+    seed: int,
+    out: IntArray,
+) -> None:
+    for i in range(first, last):
         start = indptr[rows[i]]
         degree = indptr[rows[i] + 1] - start
         state = mix(np.uint64(seed) + STEP * np.uint64(i + 1))

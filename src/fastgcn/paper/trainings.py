@@ -180,7 +180,7 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
 
 def _warm_up(graph: Graph, config: TrainConfig) -> None:
     trainer = Trainer(graph, config, None)
-    trainer.train_on(islice(trainer.shuffled_batches(), 2))
+    trainer.train_on(islice(trainer.feed.shuffled(), 2))
 
 
 def _some(nodes: IntArray) -> IntArray:

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.adjacency import induced_csr, normalize
 from fastgcn.config import TrainConfig
 from fastgcn.graph import Graph
 from fastgcn.page import Content, Figure, Section, Table
@@ -15,6 +14,7 @@ from fastgcn.plots.axes import fit_range
 from fastgcn.runs import Run
 from fastgcn.samplers import Block
 from fastgcn.samplers.choose import make_sampler
+from fastgcn.training_data import training_graph
 
 _BATCHES = 10
 _RECORDED = "The shares by epoch were recorded in training, in the first batch of each epoch."
@@ -55,18 +55,16 @@ def sampling_statistics(run: Run, graph: Graph, *, own: bool) -> Section:
 
 def measure_layers(config: TrainConfig, graph: Graph) -> list[LayerStatistics]:
     """A few batches drawn by the run's sampler on its training graph, layers from the input up."""
-    nodes = graph.split.train if config.inductive else None
-    csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
-    adjacency = normalize(csr, config.normalization)
-    sampler = make_sampler(config, adjacency, csr)
+    trained = training_graph(graph, config)
+    sampler = make_sampler(config, trained.adjacency, trained.csr)
     rng = torch.Generator().manual_seed(config.seed)
-    candidates = torch.arange(adjacency.n) if nodes is not None else torch.tensor(graph.split.train)
+    candidates = trained.batch_nodes(graph)
     drawn = []
     for _ in range(_BATCHES):
         order = torch.randperm(len(candidates), generator=rng)[: config.batch_size]
         drawn.append(sampler.sample(candidates[order], rng))
     return [
-        _layer([blocks[layer] for blocks in drawn], np.diff(adjacency.indptr))
+        _layer([blocks[layer] for blocks in drawn], np.diff(trained.adjacency.indptr))
         for layer in range(len(drawn[0]))
     ]
 

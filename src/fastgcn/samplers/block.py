@@ -158,18 +158,3 @@ def _hear_out_warnings() -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)
         _csr_tensor(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), 1)
-
-
-def distinct(ids: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """The distinct values of `ids`, ascending, and for each id its place among them.
-
-    Sorting costs little for few ids; for many, a table over all n nodes is cheaper.
-    """
-    if 16 * len(ids) < n:
-        found, place = np.unique(ids, return_inverse=True)
-        return found, place
-    table = np.zeros(n, dtype=np.int64)
-    table[ids] = 1
-    found = np.flatnonzero(table)
-    table[found] = np.arange(len(found))
-    return found, table[ids]

@@ -9,7 +9,7 @@ from torch import Tensor
 from fastgcn.csr import CSR
 from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.neighbors import sample_neighbors
-from fastgcn.samplers.block import Block, sparse_matrix
+from fastgcn.samplers.block import Block
 from fastgcn.samplers.draws import Rng, uniforms
 
 
@@ -44,12 +44,12 @@ class NeighborSampler:
             src, columns = number_columns(
                 rows, np.where(there, drawn, own).reshape(-1), self._place
             )
-            adj = sparse_matrix(
+            shares = there / np.maximum(there.sum(axis=1, keepdims=True), 1)
+            csr = (
                 np.arange(0, drawn.size + 1, drawn.shape[1]),
                 columns,
-                (there / np.maximum(there.sum(axis=1, keepdims=True), 1)).reshape(-1),
-                len(src),
+                shares.astype(np.float32).reshape(-1),
             )
-            blocks.append(Block(dst, torch.from_numpy(src), adj))
+            blocks.append(Block.of_csr(dst, torch.from_numpy(src), csr))
             dst = blocks[-1].src
         return blocks[::-1]
