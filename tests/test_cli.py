@@ -106,7 +106,7 @@ def test_train_says_what_happened(
     outcome = run_cli(capfd, "train", "digits", "--epochs", 2, "--hidden", "8")
     assert outcome.code == 0, outcome.err
     assert "1,797 nodes" in outcome.err
-    assert "importance sampling of 400" in outcome.err
+    assert "ladies sampling of 1,078" in outcome.err
     assert "val F1" in outcome.err
     for word in ("micro-F1", "macro-F1", "precision", "precompute", "sampling", "evaluation"):
         assert word in outcome.out
@@ -305,7 +305,7 @@ def test_resume_of_a_finished_run_reports_it(digits_run: Path, capfd: Capture) -
         (["predict", "RUN", "--new-nodes", "n.csv", "--out", "p.csv"], "go together"),
         (["embed", "RUN", "--layer", "7", "--out", "e.npy"], "layer must lie in -2..2"),
         (["info", "digits", "--verify"], "digits is not a store"),
-        (["bench", "accuracy", "--data", "mars"], "no such case"),
+        (["bench", "accuracy", "--data", "mars"], "data must be one of cora, pubmed"),
     ],
 )
 def test_mistakes_get_one_sentence(

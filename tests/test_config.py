@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgcn import TrainConfig, authors_code, paper_cora, paper_pubmed, paper_reddit
-from fastgcn.config import Distribution, Draws, Norm, paper_preset
+from fastgcn.config import Distribution, Draws, Norm
 from fastgcn.errors import InputError
 
 BAD_VALUES = [
@@ -28,7 +28,7 @@ BAD_VALUES = [
         (0.5, "0.5"),
         "dropout must be a finite number or a list of them, got (0.5, '0.5')",
     ),
-    ("dropout", (0.5,), "dropout must be one number or 2, one for the input of each layer, got 1"),
+    ("dropout", (0.5,), "for the input of each of 2 layers, got 1"),
     ("skip", 1, "skip must be true or false, got 1"),
     ("input_skip", "yes", "input_skip must be true or false, got 'yes'"),
     ("norm", "layers", "norm must be one of none, layer, batch, got 'layers'; did you mean"),
@@ -257,9 +257,3 @@ def test_authors_code_departs_from_the_paper_where_their_program_does() -> None:
     assert theirs["weight_decay_on"] == "first"
     assert authors_code() == authors_code(paper_cora())
     assert authors_code(paper_reddit()).weight_decay == 1e-4
-
-
-def test_presets_by_the_name_of_the_data() -> None:
-    assert paper_preset("cora") == paper_preset("citeseer") == paper_cora()
-    assert paper_preset("pubmed") == paper_pubmed()
-    assert paper_preset("reddit") == paper_preset("anything else") == paper_reddit()

@@ -9,8 +9,8 @@ import torch
 
 import fastgcn
 from fastgcn import GCN, FullSampler, LayerSampler, Run, TrainConfig, fit, normalize, predict
-from fastgcn.config import graphsage, kipf_gcn
 from fastgcn.errors import InputError
+from fastgcn.presets import graphsage, kipf_gcn
 from fastgcn.samplers.neighbor import NeighborSampler
 from fastgcn.settings import METHODS, settle
 from fastgcn.train import Trainer
@@ -112,8 +112,9 @@ def test_sampled_prediction_comes_near_the_full_one(method: str) -> None:
 
 
 def test_methods_start_from_the_preset_of_the_data() -> None:
-    assert settle("pubmed", method="gcn-batched", flags={}).batch_size == 1024
-    assert settle("cora", method="gcn", flags={"seed": 4}) == kipf_gcn().replace(seed=4)
+    assert settle(communities(name="pubmed"), method="gcn-batched", flags={}).batch_size == 1024
+    cora = communities(name="cora")
+    assert settle(cora, method="gcn", flags={"seed": 4}) == kipf_gcn().replace(seed=4)
 
 
 @pytest.mark.slow

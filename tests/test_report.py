@@ -12,8 +12,8 @@ import torch
 
 import fastgcn
 from fastgcn import Block, Graph, Run, Split, TrainConfig
-from fastgcn.config import graphsage
 from fastgcn.errors import InputError
+from fastgcn.presets import graphsage
 from fastgcn.report import run_report
 from fastgcn.report.classes import confusion_matrix
 from fastgcn.report.embedding import principal_plane

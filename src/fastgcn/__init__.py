@@ -11,15 +11,7 @@ from fastgcn._version import __version__
 
 if TYPE_CHECKING:
     from fastgcn.adjacency import Adjacency, normalize, subgraph
-    from fastgcn.config import (
-        TrainConfig,
-        authors_code,
-        graphsage,
-        kipf_gcn,
-        paper_cora,
-        paper_pubmed,
-        paper_reddit,
-    )
+    from fastgcn.config import TrainConfig
     from fastgcn.csr import Cleaning
     from fastgcn.data.generate import generate
     from fastgcn.data.generate_config import GenerateConfig
@@ -33,6 +25,14 @@ if TYPE_CHECKING:
     from fastgcn.metrics import Metrics
     from fastgcn.models import GCN
     from fastgcn.new_nodes import predict_new
+    from fastgcn.presets import (
+        authors_code,
+        graphsage,
+        kipf_gcn,
+        paper_cora,
+        paper_pubmed,
+        paper_reddit,
+    )
     from fastgcn.propagation import propagate
     from fastgcn.runs import Run
     from fastgcn.samplers import Block, FullSampler, LayerSampler, Sampler
@@ -62,12 +62,12 @@ _HOME = {
     "NeighborSampler": "fastgcn.samplers.neighbor",
     "GCN": "fastgcn.models",
     "TrainConfig": "fastgcn.config",
-    "paper_cora": "fastgcn.config",
-    "paper_pubmed": "fastgcn.config",
-    "paper_reddit": "fastgcn.config",
-    "authors_code": "fastgcn.config",
-    "kipf_gcn": "fastgcn.config",
-    "graphsage": "fastgcn.config",
+    "paper_cora": "fastgcn.presets",
+    "paper_pubmed": "fastgcn.presets",
+    "paper_reddit": "fastgcn.presets",
+    "authors_code": "fastgcn.presets",
+    "kipf_gcn": "fastgcn.presets",
+    "graphsage": "fastgcn.presets",
     "fit": "fastgcn.train",
     "resume": "fastgcn.train",
     "Run": "fastgcn.runs",

@@ -41,7 +41,8 @@ class TrainConfig:
     # Network: M = len(hidden) + 1 layers (eq. 1).
     hidden: int | tuple[int, ...] = 128
     bias: bool = False
-    dropout: float | tuple[float, ...] = 0.0  # one rate, or one for the input of each layer
+    # One rate; two, of the features and of hidden rows; or one for the input of each layer.
+    dropout: float | tuple[float, ...] = 0.0
     skip: bool = False  # H' = ÂHW + HR + b above the first layer
     input_skip: bool = False  # and in the first: ÂXW + XR + b
     norm: Norm = "none"  # after each hidden convolution, before ReLU
@@ -116,10 +117,10 @@ class TrainConfig:
         for rate in self.dropout if isinstance(self.dropout, tuple) else (self.dropout,):
             if not 0 <= rate < 1:
                 raise InputError(f"dropout must be at least 0 and below 1, got {rate}")
-        if isinstance(self.dropout, tuple) and len(self.dropout) != self.layers:
+        if isinstance(self.dropout, tuple) and len(self.dropout) not in (2, self.layers):
             raise InputError(
-                f"dropout must be one number or {self.layers}, one for the input of each layer, "
-                f"got {len(self.dropout)}"
+                "dropout must be one number, two (for the features and for hidden rows), or one "
+                f"for the input of each of {self.layers} layers, got {len(self.dropout)}"
             )
 
     def _check_sampling(self) -> None:
@@ -176,6 +177,20 @@ class TrainConfig:
         return len(self.hidden_sizes) + 1
 
     @property
+    def dropout_rates(self) -> tuple[float, ...]:
+        """The rate for the input of each layer.
+
+        >>> TrainConfig(hidden=(64, 64), dropout=(0.2, 0.5)).dropout_rates
+        (0.2, 0.5, 0.5)
+        """
+        if not isinstance(self.dropout, tuple):
+            return (self.dropout,) * self.layers
+        if len(self.dropout) == self.layers:
+            return self.dropout
+        features, hidden = self.dropout
+        return (features, *(hidden,) * (self.layers - 1))
+
+    @property
     def needs_own_rows(self) -> bool:
         """Whether a layer sees its nodes' own rows, so that `src` of a block must hold `dst`."""
         above = self.layers > 1 and (self.skip or self.jumping != "none")
@@ -229,80 +244,3 @@ class TrainConfig:
                     else f"unknown setting {key!r}; the settings are {', '.join(known)}"
                 )
         return cls(**values)
-
-
-def paper_cora() -> TrainConfig:
-    """The paper's settings for Cora. What it does not mention (weight decay, scaling of features)
-    is not done; of its three learning rates, the one that validation prefers."""
-    return TrainConfig(hidden=16, samples=400, batch_size=256, learning_rate=0.01)
-
-
-def paper_pubmed() -> TrainConfig:
-    """The paper's settings for Pubmed, chosen as for Cora."""
-    return TrainConfig(hidden=16, samples=100, batch_size=1024, learning_rate=0.001)
-
-
-def paper_reddit() -> TrainConfig:
-    """The paper's settings for Reddit (hidden 128, batch 256, t = 400)."""
-    return TrainConfig(hidden=128, samples=400, batch_size=256, learning_rate=0.001)
-
-
-def authors_code(base: TrainConfig | None = None) -> TrainConfig:
-    """What the authors' published program does, where it departs from the paper.
-
-    q ∝ ‖Â(:,u)‖ and not its square; drawn without replacement, among the neighbours of the
-    batch; divided by t·q(u) with q normalised over all vertices, so that the estimate is
-    scaled up; a partial last batch is dropped; L2 on the first layer only (5e-4; 1e-4 on
-    Reddit), no biases; rows of features sum to one; the test graph is that of training and
-    test nodes; their stopping rule. Load Planetoid data with `split="authors"`.
-    """
-    base = base or paper_cora()
-    return base.replace(
-        distribution="flat",
-        draws="successive",
-        neighbors_only=True,
-        correct_weights=False,
-        drop_last=True,
-        bias=False,
-        weight_decay=1e-4 if base.hidden == 128 else 5e-4,
-        weight_decay_on="first",
-        evaluation_graph="joined",
-        early_stopping="authors",
-        epochs=200,
-        feature_scaling="row",
-    )
-
-
-def kipf_gcn() -> TrainConfig:
-    """The original GCN as Kipf and Welling train it on the citation graphs: full batch."""
-    return TrainConfig(
-        method="gcn",
-        hidden=16,
-        dropout=0.5,
-        precompute=False,
-        feature_scaling="row",
-        weight_decay=5e-4,
-        learning_rate=0.01,
-        inductive=False,
-        epochs=200,
-        early_stopping="none",
-    )
-
-
-def graphsage(aggregator: Literal["gcn", "mean"], base: TrainConfig | None = None) -> TrainConfig:
-    """GraphSAGE as the paper compares it: hidden 128, S1 = 25, S2 = 10, no precomputation."""
-    base = base or paper_reddit()
-    return base.replace(
-        method=f"graphsage-{aggregator}",
-        normalization="row" if aggregator == "gcn" else "neighbors",
-        precompute=False,
-        hidden=128,
-        fanouts=(10, 25),
-    )
-
-
-def paper_preset(data_name: str) -> TrainConfig:
-    """The paper's settings for a data set by name; Reddit's for one that it does not have."""
-    if data_name in ("cora", "citeseer"):
-        return paper_cora()
-    return paper_pubmed() if data_name == "pubmed" else paper_reddit()

@@ -205,7 +205,7 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
     return GCN(
         sizes,
         bias=config.bias,
-        dropout=config.dropout,
+        dropout=config.dropout_rates,
         multilabel=multilabel,
         normalization=config.normalization,
         feature_scaling=config.feature_scaling,

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastgcn.config import TrainConfig, authors_code, graphsage, kipf_gcn, paper_preset
+from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.graph import Graph
+from fastgcn.presets import authors_code, best_preset, graphsage, kipf_gcn, paper_preset
 
 # Each method as a change to the settings that the preset gives.
 METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
@@ -19,22 +21,28 @@ METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
     "graphsage-gcn": lambda config: graphsage("gcn", config),
     "graphsage-mean": lambda config: graphsage("mean", config),
 }
-PRESETS = ("paper",)
+PRESETS: dict[str, Callable[[Graph], TrainConfig]] = {
+    "best": best_preset,
+    "paper": lambda graph: paper_preset(graph.name),
+}
 
 
 def settle(
-    data_name: str,
+    graph: Graph,
     *,
-    preset: str = "paper",
+    preset: str | None = None,
     method: str = "fastgcn",
     file: Path | None = None,
     flags: Mapping[str, Any],
     assignments: Sequence[str] = (),
 ) -> TrainConfig:
-    """The settings for a run on a data set: preset, then method, then file, then flags.
+    """The settings for a run on a graph: preset, then method, then file, then flags.
 
+    Without a preset: the best settings, or the paper's where a method of its comparison is named.
     `flags` that are None were not given. `assignments` are texts KEY=VALUE in TOML's syntax.
     """
+    if preset is None:
+        preset = "best" if method == "fastgcn" else "paper"
     if preset not in PRESETS:
         raise InputError(
             f"preset must be one of {', '.join(PRESETS)}, got {preset!r}" + nearest(preset, PRESETS)
@@ -43,7 +51,7 @@ def settle(
         raise InputError(
             f"method must be one of {', '.join(METHODS)}, got {method!r}" + nearest(method, METHODS)
         )
-    config = METHODS[method](paper_preset(data_name))
+    config = METHODS[method](PRESETS[preset](graph))
     given = {key: value for key, value in flags.items() if value is not None}
     values = (read_toml(file) if file else {}) | _assigned(assignments) | given
     return config.replace(**values)

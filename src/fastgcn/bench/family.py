@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastgcn.config import TrainConfig, paper_preset
+from fastgcn.config import TrainConfig
 from fastgcn.data.load import load
 from fastgcn.data.registry import PLANETOID
 from fastgcn.graph import Graph
+from fastgcn.presets import paper_preset
 
 BASELINE = "Algorithm 2"
 DATA = ("cora", "pubmed", "reddit-sim")

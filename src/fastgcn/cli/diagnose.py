@@ -75,7 +75,7 @@ def _subject(
     from fastgcn.settings import settle
 
     if run_path is None:
-        config = settle(graph.name, preset=preset or "paper", flags={}, assignments=settings or ())
+        config = settle(graph, preset=preset, flags={}, assignments=settings or ())
         return config, None
     if preset is not None or settings:
         raise InputError("with --run the settings are those of the run; leave --preset, --set out")

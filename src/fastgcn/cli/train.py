@@ -19,7 +19,10 @@ def train(
     data: Annotated[
         str | None, typer.Argument(help="A data set's name, or a folder or file to load.")
     ] = None,
-    preset: Annotated[str, typer.Option(help="Settings to start from: paper.")] = "paper",
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Settings to start from: best (the default), or paper."),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -88,7 +91,7 @@ def train(
             "threads": threads,
         }
         chosen = settle(
-            graph.name,
+            graph,
             preset=preset,
             method=method,
             file=config,

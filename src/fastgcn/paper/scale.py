@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastgcn.bench.accuracy import RATES, paper_cases
-from fastgcn.config import TrainConfig, paper_cora, paper_pubmed, paper_reddit
+from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.paper.graphs import OWN_SPLIT, SMALL_REDDIT, TINY, is_stand_in
+from fastgcn.presets import paper_cora, paper_pubmed, paper_reddit
 
 STAND_IN = "reddit-sim"
 
