@@ -113,7 +113,9 @@ def test_a_graph_too_large_to_look_at_all_of(monkeypatch: pytest.MonkeyPatch) ->
     assert all(cost.gradient is None for cost in found.costs)
     assert "Estimated from 4 rows of each of 5 random batches" in member_table(found).caption
     assert all(m.closed is None or m.closed.margin for m in found.members)
-    assert "Error of the gradient" not in diagnosis_page(found)
+    page = diagnosis_page(found)
+    assert "Error of the gradient" not in page
+    assert "Error of the convolution of layer 2 for its time" in page
 
 
 @pytest.mark.parametrize("settings", [{"inductive": False}, {"multilabel": True}, {"sparse": True}])

@@ -122,7 +122,7 @@ def test_the_command_says_what_was_chosen(tmp_path: Path, capfd: Any) -> None:
     assert outcome.code == 0, outcome.err
     (t,) = json.loads((tmp_path / "r" / "config.json").read_text())["config"]["samples"]
     assert f"samples = auto: {t:,} vertices, for a relative error of" in outcome.err
-    assert f"importance sampling of {t:,} vertices" in outcome.err
+    assert f"sampling of {t:,} vertices" in outcome.err
 
 
 def test_the_initial_network_is_the_one_that_is_trained() -> None:

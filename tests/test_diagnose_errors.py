@@ -8,13 +8,13 @@ import torch
 
 from fastgcn import Graph, TrainConfig, variance
 from fastgcn.diagnose.convolutions import Convolution, convolve, draw_batches, rows_below
-from fastgcn.diagnose.estimates import relative_error
+from fastgcn.diagnose.estimates import Estimate, relative_error
 from fastgcn.diagnose.gauge import Gauge, Laws
 from fastgcn.diagnose.gradients import GradientGauge
 from fastgcn.diagnose.members import DISTRIBUTIONS, DRAWS, choices, family, name_of
 from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.diagnose.solve import least_samples
-from fastgcn.inference import full_forward
+from fastgcn.layerwise import full_forward
 from fastgcn.losses import make_loss
 from fastgcn.runs import build_model
 from fastgcn.samplers.choose import layer_sampler
@@ -117,6 +117,21 @@ def test_some_rows_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         assert abs(estimate.value - truth.value) < 3 * estimate.margin
 
 
+@pytest.mark.parametrize("layers", [{}, {"hidden": (8, 4)}], ids=["two", "three"])
+def test_rows_are_the_same_by_whichever_product_comes_first(
+    layers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Â(XW) where many rows are wanted, (ÂX)W where few are."""
+    config, ids = NETWORK.config.replace(**({"hidden": 4} | layers)), np.arange(5)
+    top = len(config.hidden_sizes) - 1
+    mixed_first = network_of(GRAPH, config, prepared=False).rows(top, ids)
+    monkeypatch.setattr("fastgcn.diagnose.network._DENSE_GAIN", 1e9)
+    weighing = network_of(GRAPH, config, prepared=False)
+    weighed_first = weighing.rows(top, ids)
+    assert ("_weighed" in vars(weighing)) == (config.hidden_sizes[0] < GRAPH.n_features)
+    np.testing.assert_allclose(weighed_first, mixed_first, rtol=1e-5, atol=1e-6)
+
+
 def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
     """Of 400 intervals at 95 %, fewer than 90 % or more than 99.5 % hold it once in 10^4 seeds."""
     rng = np.random.default_rng(0)
@@ -201,16 +216,17 @@ def test_gradient_errors_are_of_the_gradient() -> None:
     ids=["1/√t", "1/t", "to zero"],
 )
 def test_the_least_t_is_found(error: Any, target: float) -> None:
-    t, there = least_samples(error, target, 10**6)
-    assert there == error(t)
-    assert there <= 1.01 * target
+    t, there = least_samples(lambda t: Estimate(error(t), None), target, 10**6)
+    assert there.value == error(t)
+    assert there.value <= 1.01 * target
     assert t == 1 or error(max(int(t / 1.03) - 1, 1)) > target
 
 
 def test_too_few_vertices_are_all_taken() -> None:
-    assert least_samples(lambda t: 3 / t**0.5, 0.1, 30) == (30, 3 / 30**0.5)
-    assert least_samples(lambda _: 0.0, 0.1, 30) == (1, 0.0)
-    assert least_samples(lambda _: 5.0, 0.1, 1) == (1, 5.0)
+    falling = least_samples(lambda t: Estimate(3 / t**0.5, 0.1), 0.1, 30)
+    assert falling == (30, Estimate(3 / 30**0.5, 0.1))
+    assert least_samples(lambda _: Estimate(0.0, 0.0), 0.1, 30)[0] == 1
+    assert least_samples(lambda _: Estimate(5.0, None), 0.1, 1) == (1, Estimate(5.0, None))
 
 
 def test_the_family_is_told_apart() -> None:

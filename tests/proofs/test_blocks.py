@@ -151,10 +151,11 @@ def test_own_rows_lead(options: Any) -> None:
 
 @pytest.mark.parametrize("own", [{}, {"own_rows": True}, {"self_term": "exact"}], ids=str)
 @pytest.mark.parametrize("draws", DRAWS)
-def test_many_batches_at_once_are_one_after_the_other(own: Any, draws: Any) -> None:
+@pytest.mark.parametrize("law", [{}, {"neighbors_only": True}, {"distribution": "ladies"}], ids=str)
+def test_many_batches_at_once_are_one_after_the_other(own: Any, draws: Any, law: Any) -> None:
     """The same blocks from the same generator, batches of other sizes included."""
     graph = Graph.from_edges(range(39), range(1, 40), features=np.zeros((40, 1)))
-    sampler = LayerSampler(normalize(graph), [6], draws=draws, **own)
+    sampler = LayerSampler(normalize(graph), [6], draws=draws, **own, **law)
     order = torch.randperm(40, generator=rng(3))
     batches = [order[start : start + 12] for start in range(0, 40, 12)]
     one, other = rng(1), rng(1)
@@ -168,16 +169,32 @@ def test_many_batches_at_once_are_one_after_the_other(own: Any, draws: Any) -> N
     assert torch.equal(one.get_state(), other.get_state())
 
 
+@pytest.mark.parametrize("draws", DRAWS)
+@pytest.mark.parametrize("distribution", ["flat", "ladies", "optimal"])
+def test_a_sampler_that_draws_otherwise_is_like_a_new_one(distribution: Any, draws: Any) -> None:
+    graph, norms = GRAPHS["weighted"], [np.array([0.3, 2.0, 0.0, 1.0])] * 2
+    first = LayerSampler(graph, [1, 1], distribution=distribution, self_term="exact")
+    new = LayerSampler(graph, [3, 2], distribution=distribution, draws=draws, self_term="exact")
+    first.set_row_norms(norms)
+    new.set_row_norms(norms)
+    batch = torch.tensor([2, 0])
+    pairs = zip(
+        first.drawing([3, 2], draws).sample(batch, rng()), new.sample(batch, rng()), strict=True
+    )
+    for ours, theirs in pairs:
+        assert torch.equal(ours.src, theirs.src)
+        assert torch.equal(ours.adj.to_dense(), theirs.adj.to_dense())
+    assert first.samples == (1, 1)
+    with pytest.raises(InputError, match="samples must be at least 1, got 0"):
+        first.drawing([0, 1], draws)
+
+
 def test_many_batches_at_once_are_for_one_layer() -> None:
-    """With more layers, or q from the rows, they are sampled one after the other."""
-    for sampler in (
-        LayerSampler(GRAPHS["weighted"], [2, 2]),
-        LayerSampler(GRAPHS["weighted"], [2], distribution="ladies"),
-        LayerSampler(GRAPHS["weighted"], [2], neighbors_only=True),
-    ):
-        assert not sampler.draws_together
-        many = sampler.sample_many([BATCH, BATCH], rng())
-        assert [len(blocks) for blocks in many] == [len(sampler.samples)] * 2
+    """With more layers they are sampled one after the other."""
+    sampler = LayerSampler(GRAPHS["weighted"], [2, 2])
+    assert not sampler.draws_together
+    many = sampler.sample_many([BATCH, BATCH], rng())
+    assert [len(blocks) for blocks in many] == [2, 2]
 
 
 @pytest.mark.parametrize("options", [{"own_rows": True}, {"self_term": "exact"}], ids=str)

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from fastgcn import Graph, LayerSampler, normalize
 from fastgcn.kernels.draws import inclusion_probabilities
 from fastgcn.samplers import draws
-from fastgcn.samplers.draws import Law, make_drawing
+from fastgcn.samplers.draws import POINTS, Law, make_drawing
 from fastgcn.testing import Points, Scripted
 from fastgcn.types import IntArray
 from tests.proofs.enumeration import (
@@ -55,8 +55,15 @@ def test_draws_have_their_probabilities(kind: Any) -> None:
         outcome = tuple(sorted(set(draw.drawn.tolist())))
         expected[outcome] = expected.get(outcome, 0) + draw.probability
     expected = {outcome: chance for outcome, chance in expected.items() if chance > 1e-9}
-    drawing, rng, work = make_drawing(kind, Q, 2), torch.Generator().manual_seed(2), place()
-    assert_frequencies(lambda: counted(drawing.draw(rng, work)[0].tolist()), expected)
+    rng, work = torch.Generator().manual_seed(2), place()
+    if kind in POINTS:
+        law = Law.of(Q)
+        assert_frequencies(
+            lambda: counted(law.at(POINTS[kind](2, rng), work)[0].tolist()), expected
+        )
+    else:
+        drawing = make_drawing(kind, Q, 2)
+        assert_frequencies(lambda: counted(drawing.draw(rng, work)[0].tolist()), expected)
     assert (work == -1).all()
 
 

@@ -73,7 +73,8 @@ def offers(members: Sequence[list[Gauge]], target: float) -> list[Offer]:
         if all(gauge.quick for gauge in gauges):
             needs = [gauge.samples_for(target) for gauge in gauges]
             samples, errors = zip(*needs, strict=True)
-            found.append(Offer(gauges[0].member, samples, errors))
+            values = tuple(error.value for error in errors)
+            found.append(Offer(gauges[0].member, samples, values))
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import convolve, draw_batches, rows_below
+from fastgcn.diagnose.estimates import Estimate
 from fastgcn.diagnose.gauge import Gauge, Laws
 from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.graph import Graph
@@ -18,19 +19,26 @@ _BATCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Sample sizes of the sampled layers, from the input up, and the relative errors they bring."""
+    """Sample sizes of the sampled layers, from the input up, and the relative errors they bring.
+
+    `margins` are the half-widths of the errors' 95 % confidence intervals; None: not known.
+    """
 
     samples: tuple[int, ...]
     errors: tuple[float, ...]
+    margins: tuple[float | None, ...]
 
     def sentence(self, target: float) -> str:
         """What was chosen, and whether it is enough.
 
-        >>> Choice((730,), (0.0998,)).sentence(0.1)
-        'samples = auto: 730 vertices, for a relative error of 10.0 % (10 % asked for)'
+        >>> Choice((730,), (0.0998,), (0.004,)).sentence(0.1)
+        'samples = auto: 730 vertices, for a relative error of 10.0 ± 0.4 % (10 % asked for)'
         """
         sizes = ", ".join(f"{t:,}" for t in self.samples)
-        errors = ", ".join(f"{100 * error:.1f} %" for error in self.errors)
+        errors = ", ".join(
+            f"{100 * error:.1f} %" if not margin else f"{100 * error:.1f} ± {100 * margin:.1f} %"
+            for error, margin in zip(self.errors, self.margins, strict=True)
+        )
         return (
             f"samples = auto: {sizes} vertices, for a relative error of {errors} "
             f"({100 * target:g} % asked for)"
@@ -67,10 +75,14 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
         network = ExactNetwork(model, data, config)
         rng = np.random.default_rng(config.seed)
         rows = [b.numpy() for b in draw_batches(data, config.batch_size, _BATCHES, config.seed)]
-        found: list[tuple[int, float]] = []
+        found: list[tuple[int, Estimate]] = []
         for layer in reversed(range(network.layers)):
             gauge = Gauge(config, Laws(network), layer, convolve(network, layer, rows, rng))
             found.insert(0, gauge.samples_for(config.target_error))
             if layer > 0:
                 rows = rows_below(config, network, layer, found[0][0], rows)
-        return Choice(tuple(t for t, _ in found), tuple(error for _, error in found))
+        return Choice(
+            tuple(t for t, _ in found),
+            tuple(error.value for _, error in found),
+            tuple(error.margin for _, error in found),
+        )

@@ -61,6 +61,18 @@ class Convolution:
         matrix.eliminate_zeros()
         return matrix
 
+    def sizes(self, off_diagonal: bool) -> FloatArray:
+        """(m,): Σ_v Â(v,u)²·|x(u)|², without Â(v,v) with `off_diagonal`."""
+        return self._sizes_off_diagonal if off_diagonal else self._sizes
+
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        return _squares(self.matrix) * self.squared_norms
+
+    @cached_property
+    def _sizes_off_diagonal(self) -> FloatArray:
+        return _squares(self.off_diagonal) * self.squared_norms
+
     def squared_error(self, block: Block) -> float:
         """Σ_v |y(v) − e(v)|² over the chosen rows, for a block of `rows`."""
         given = block.adj
@@ -69,6 +81,11 @@ class Convolution:
         places = np.searchsorted(self.columns, block.src.numpy()[adj.indices])
         placed = csr_array((adj.data, places, adj.indptr), shape=self.matrix.shape)
         return float(np.square(placed @ self.x - self.exact).sum())
+
+
+def _squares(matrix: csr_array) -> FloatArray:
+    """(m,): the sums of squares of the columns."""
+    return np.bincount(matrix.indices, np.square(matrix.data), matrix.shape[1]).astype(np.float64)
 
 
 def convolve(

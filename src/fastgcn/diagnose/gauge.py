@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from fastgcn.variance import stratified_variance
 
 # Draws of each batch from which an error is estimated.
 REPEATS = 8
+# In a search, where several sizes are tried, half of them, and fewer where so many vertices in all
+# have been drawn for a batch.
+_ENOUGH_DRAWN = 1 << 17
 # How close to its target an error is brought that is only known from draws.
 _LOOSE = 0.05
 
@@ -46,6 +50,7 @@ class Laws:
         self._sampler: LayerSampler | None = None
 
     def of(self, member: TrainConfig, layer: int) -> LayerSampler:
+        """One that draws a single vertex for one sampled layer."""
         optimal = member.distribution == "optimal"
         key = (
             member.distribution,
@@ -56,16 +61,16 @@ class Laws:
         )
         if self._sampler is None or key != self._key:
             plain = member.replace(draws="independent", correct_weights=True)
-            self._key, self._sampler = key, self.sampler(plain, layer, 1)
+            sampler = layer_sampler(plain, self.network.data.adjacency, [1], own_rows=False)
+            if optimal:
+                sampler.set_row_norms([self.network.row_norms(layer)])
+            self._key, self._sampler = key, sampler
         return self._sampler
 
     def sampler(self, member: TrainConfig, layer: int, t: int) -> LayerSampler:
         """A member in one sampled layer alone."""
-        adjacency = self.network.data.adjacency
-        sampler = layer_sampler(member, adjacency, [t], own_rows=False)
-        if member.distribution == "optimal":
-            sampler.set_row_norms([self.network.row_norms(layer)])
-        return sampler
+        correct = member.correct_weights
+        return self.of(member, layer).drawing([t], member.draws, correct_weights=correct)
 
 
 class Gauge:
@@ -101,11 +106,22 @@ class Gauge:
         """The relative error as theory has it."""
         if not self.has_closed_form:
             return None
+        if self.member.draws == "independent":
+            return relative_error(self._of_one_draw / t, self.totals, self.covered)
+        return relative_error(self._expected_squares(t), self.totals, self.covered)
+
+    @cached_property
+    def _of_one_draw(self) -> FloatArray:
+        """(B, 1): the expected squared errors of a single vertex, t times those of t."""
+        return self._expected_squares(1)
+
+    def _expected_squares(self, t: int) -> FloatArray:
+        """(B, 1): Σ_v E|y(v) − e(v)|² of each batch."""
         law = None if self.from_rows else self.laws.of(self.member, self.layer).probabilities()
         if self.member.draws == "poisson" and law is not None:
             law = inclusion_probabilities(law, t)
         squares = [self._expected(convolution, law, t) for convolution in self.convolutions]
-        return relative_error(np.array(squares)[:, None], self.totals, self.covered)
+        return np.array(squares)[:, None]
 
     def drawn(self, t: int, *, repeats: int = REPEATS, seed: int = 0) -> Drawn:
         """The relative error as it is seen, in so many draws for each batch."""
@@ -121,24 +137,28 @@ class Gauge:
         rows = repeats * sum(len(convolution.rows) for convolution in self.convolutions)
         return Drawn(relative_error(squares, self.totals, self.covered), empty / rows)
 
-    def samples_for(self, target: float) -> tuple[int, float]:
+    def samples_for(self, target: float) -> tuple[int, Estimate]:
         """The least t for a relative error, at most all n vertices, and the error there."""
         n = self.network.data.adjacency.n
         if self.quick:
-            return least_samples(self._closed_value, target, n)
+            return least_samples(self._closed_form, target, n)
         # Other draws have an error like that of independent ones as long as t is small against n.
         sibling = self.member.replace(draws="independent", correct_weights=True)
         alike = Gauge(sibling, self.laws, self.layer, self.convolutions)
-        start, _ = least_samples(alike._closed_value, target, n)
-        return least_samples(self._drawn_value, target, n, start=start, tolerance=_LOOSE)
+        start, _ = least_samples(alike._closed_form, target, n)
+        if self.member.draws == "successive":
+            # What was drawn is not drawn again, so that t = n leaves no error.
+            start = max(round(start / (1 + start / n)), 1)
+        return least_samples(self._as_drawn, target, n, start=start, tolerance=_LOOSE)
 
-    def _closed_value(self, t: int) -> float:
+    def _closed_form(self, t: int) -> Estimate:
         estimate = self.closed(t)
         assert estimate is not None
-        return estimate.value
+        return estimate
 
-    def _drawn_value(self, t: int) -> float:
-        return self.drawn(t, repeats=REPEATS // 2).error.value
+    def _as_drawn(self, t: int) -> Estimate:
+        repeats = max(min(REPEATS // 2, _ENOUGH_DRAWN // t), 1)
+        return self.drawn(t, repeats=repeats).error
 
     def _expected(self, convolution: Convolution, law: FloatArray | None, t: int) -> float:
         """Σ_v E|y(v) − e(v)|² over the chosen rows; `docs/theory.md` has the formulas.
@@ -154,8 +174,7 @@ class Gauge:
         matrix = convolution.off_diagonal if self.exact_self else convolution.matrix
         if self.member.draws == "stratified":
             return self._expected_of_strata(convolution, matrix, law, t)
-        squares = np.bincount(matrix.indices, np.square(matrix.data), len(convolution.columns))
-        sizes = squares * convolution.squared_norms
+        sizes = convolution.sizes(self.exact_self)
         needed = sizes > 0
         inverse = 1 / law[convolution.columns[needed]]
         if self.member.draws == "poisson":

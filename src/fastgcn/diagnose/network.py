@@ -1,6 +1,7 @@
 """The rows that a network's sampled layers mix, computed exactly, for the nodes asked for alone."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from fastgcn.config import TrainConfig
 from fastgcn.features import FeatureRows
+from fastgcn.kernels.products import sparse_times_dense
 from fastgcn.models import GCN
 from fastgcn.samplers import FullSampler
 from fastgcn.training_data import TrainingData
@@ -16,10 +18,12 @@ from fastgcn.types import FloatArray, IntArray
 # Nodes whose inputs are read together; bounds the temporaries.
 _NODES_AT_ONCE = 16_384
 
-# Multiplications with features that the exact rows of one batch may take, or a few of its rows
-# must stand for it: about a tenth of a second.
-_WORK = 1 << 27
+# Multiplications of gathered rows that the exact rows of one batch may take, or a few of its rows
+# must stand for it: about a tenth of a second on two cores.
+_WORK = 1 << 28
 _FEWEST_ROWS = 4
+# How much less time a multiplication takes in a product of dense matrices.
+_DENSE_GAIN = 16
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,18 @@ class ExactNetwork:
 
     def affordable_rows(self, layer: int, rows: int) -> int:
         """Of so many rows of a layer, how many can be computed exactly in a moment."""
-        matrix, features = self.data.adjacency, self.model.sizes[0]
+        matrix, (features, hidden) = self.data.adjacency, self.model.sizes[:2]
         # Each layer below widens the nodes needed by their neighbours; with ÂX at hand, one less.
         at_hand = not isinstance(self.data.inputs, FeatureRows)
         widenings = 1 + layer + self.config.precompute - at_hand
         entries = len(matrix.values)
-        if widenings * entries * features <= _WORK:
+        width = hidden if self._weights_first(_WORK // max(hidden, 1)) else features
+        if widenings * entries * width <= _WORK:
             return rows
-        each = max(entries / matrix.n, 1.0) ** widenings * features
+        # Who is met along an edge has more neighbours than who is met at random: Σd² / Σd.
+        degrees = np.diff(matrix.indptr).astype(np.float64)
+        met = max(float(np.square(degrees).sum()) / max(entries, 1), 1.0)
+        each = max(entries / matrix.n, 1.0) * met ** (widenings - 1) * width
         return int(min(max(_WORK // each, _FEWEST_ROWS), rows))
 
     def _hidden(self, number: int, ids: Tensor) -> Tensor:
@@ -79,12 +87,34 @@ class ExactNetwork:
     def _first(self, ids: IntArray) -> Tensor:
         """H^(1) of the nodes, from their rows of ÂX."""
         inputs, first = self.data.inputs, self.model.convolutions[0]
-        if isinstance(inputs, FeatureRows):
-            own = None if first.own_weight is None else ids
-            mixed = torch.from_numpy(inputs.convolve(self.data.adjacency.rows(ids), own))
+        if not isinstance(inputs, FeatureRows):
+            mixed = first(self.data.rows(torch.from_numpy(ids)), None)
+            return self.model.activate(0, mixed)
+        rows = self.data.adjacency.rows(ids)
+        if self._weights_first(len(rows.indices)):
+            mixed = first.finish(torch.from_numpy(sparse_times_dense(*rows, self._weighed)), None)
         else:
-            mixed = self.data.rows(torch.from_numpy(ids))
-        return self.model.activate(0, first(mixed, None))
+            own = None if first.own_weight is None else ids
+            mixed = first(torch.from_numpy(inputs.convolve(rows, own)), None)
+        return self.model.activate(0, mixed)
+
+    def _weights_first(self, entries: int) -> bool:
+        """Whether so many entries of Â take less time with XW, of all nodes, than with X."""
+        known = "_weighed" in self.__dict__
+        features, hidden = self.model.sizes[:2]
+        dense = 0.0 if known else self.data.adjacency.n * features * hidden / _DENSE_GAIN
+        alone = self.model.convolutions[0].own_weight is None
+        possible = alone and isinstance(self.data.inputs, FeatureRows)
+        return possible and dense + entries * hidden < entries * features
+
+    @cached_property
+    def _weighed(self) -> FloatArray:
+        """(n, d): XW of the first layer."""
+        weight = self.model.convolutions[0].weight
+        every = _chunks(np.arange(self.data.adjacency.n))
+        parts = [self.data.rows(torch.from_numpy(ids)) @ weight for ids in every]
+        weighed: FloatArray = torch.cat(parts).numpy()
+        return weighed
 
 
 def _chunks(ids: IntArray) -> list[IntArray]:

@@ -2,6 +2,7 @@
 
 from fastgcn._version import __version__
 from fastgcn.diagnose.diagnosis import Diagnosis
+from fastgcn.diagnose.estimates import Estimate
 from fastgcn.diagnose.members import name_of
 from fastgcn.diagnose.tables import SIZES_NOTE, how, member_table, size_tables
 from fastgcn.page import Figure, Section, render_page
@@ -48,66 +49,61 @@ def _answer_note(found: Diagnosis) -> str:
     )
 
 
+# Of a line: t, milliseconds a step, an error and its margin, in percent.
+_Point = tuple[int, float, float, float]
+
+
 def _error_figures(found: Diagnosis) -> list[Figure]:
+    """Convolutions, layer by layer from the top, against t and against time."""
+    seconds = {(name_of(cost.member), cost.t): cost.seconds for cost in found.costs}
     figures = []
     for layer in sorted({m.layer for m in found.curves}, reverse=True):
-        series = []
-        for name in _names(found):
-            points = [m for m in found.curves if (m.layer, name_of(m.member)) == (layer, name)]
-            points = [m for m in points if m.error.value > 0]
-            spread = [100 * (m.error.margin or 0.0) for m in points]
-            series.append(
-                Series(name, [m.t for m in points], [100 * m.error.value for m in points], spread)
-            )
-        svg = lines(
-            series,
-            title=f"Error of the convolution of layer {layer}",
-            description="Relative errors fall as more vertices are drawn.",
-            x_label="t, vertices drawn",
-            y_label="% relative error",
-            x_log=True,
-            y_log=True,
-        )
-        figures.append(Figure(svg, f"Layer {layer}: relative error against sample size."))
+        by_name: dict[str, list[_Point]] = {name: [] for name in _names(found)}
+        for m in found.curves:
+            name = name_of(m.member)
+            if m.layer == layer and m.error.value > 0:
+                by_name[name].append(_point(m.t, seconds[name, m.t], m.error))
+        what = f"the convolution of layer {layer}"
+        figures += _figures(by_name, what, "compared with whole neighbourhoods")
     return figures
 
 
 def _cost_figures(found: Diagnosis) -> list[Figure]:
     """Gradients against t and against time; none where they could not be measured."""
-    by_size, by_time = [], []
-    for name in _names(found):
-        costs = [c for c in found.costs if name_of(c.member) == name]
-        seen = [(c.t, 1000 * c.seconds, c.gradient) for c in costs]
-        shown = [
-            (t, ms, 100 * g.value, 100 * (g.margin or 0.0)) for t, ms, g in seen if g and g.value
-        ]
-        if shown:
-            t, _, error, spread = zip(*shown, strict=True)
-            by_size.append(Series(name, t, error, spread))
-            _, ms, error, spread = zip(*sorted(shown, key=lambda point: point[1]), strict=True)
-            by_time.append(Series(name, ms, error, spread))
-    if not by_size:
-        return []
-    plots = (
-        (by_size, "Error of the gradient", "t, vertices drawn", "sample size"),
-        (by_time, "Error of the gradient for its time", "ms a step", "time a step"),
-    )
-    return [
-        Figure(
-            lines(
-                series,
-                title=title,
-                description="Relative errors of sampled gradients of the same batches.",
-                x_label=x_label,
-                y_label="% relative error",
-                x_log=True,
-                y_log=True,
-            ),
-            f"Relative error of the gradient against {against}: the same batch, many draws, "
-            "compared with whole neighbourhoods.",
+    by_name: dict[str, list[_Point]] = {name: [] for name in _names(found)}
+    for cost in found.costs:
+        if cost.gradient is not None and cost.gradient.value > 0:
+            by_name[name_of(cost.member)].append(_point(cost.t, cost.seconds, cost.gradient))
+    shown = {name: points for name, points in by_name.items() if points}
+    how = "the same batch, many draws, compared with whole neighbourhoods"
+    return _figures(shown, "the gradient", how) if shown else []
+
+
+def _point(t: int, seconds: float, error: Estimate) -> _Point:
+    return t, 1000 * seconds, 100 * error.value, 100 * (error.margin or 0.0)
+
+
+def _figures(by_name: dict[str, list[_Point]], what: str, how: str) -> list[Figure]:
+    """The errors of something against sample size, and against the time of a step."""
+    axes = ((0, "t, vertices drawn", "sample size"), (1, "ms a step", "the time of a step"))
+    figures = []
+    for axis, x_label, against in axes:
+        series = []
+        for name, points in by_name.items():
+            line = sorted(points, key=lambda point: point[axis])
+            errors, spread = [point[2] for point in line], [point[3] for point in line]
+            series.append(Series(name, [point[axis] for point in line], errors, spread))
+        svg = lines(
+            series,
+            title=f"Error of {what}" + (" for its time" if axis else ""),
+            description=f"Relative errors of {what} against {against}.",
+            x_label=x_label,
+            y_label="% relative error",
+            x_log=True,
+            y_log=True,
         )
-        for series, title, x_label, against in plots
-    ]
+        figures.append(Figure(svg, f"Relative error of {what} against {against}: {how}."))
+    return figures
 
 
 def _names(found: Diagnosis) -> list[str]:

@@ -11,6 +11,7 @@ from fastgcn.diagnose.convolutions import convolve, draw_batches, rows_below
 from fastgcn.diagnose.estimates import Estimate
 from fastgcn.diagnose.gauge import Gauge, Laws
 from fastgcn.diagnose.gradients import GradientGauge
+from fastgcn.diagnose.members import choices
 from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.diagnose.times import StepTimer
 from fastgcn.errors import InputError
@@ -46,6 +47,7 @@ class Session:
         self.network = ExactNetwork(model, data, config)
         self.n = data.adjacency.n
         self._laws = Laws(self.network)
+        self._last: tuple[TrainConfig, LayerSampler] | None = None
         self.batches: list[Tensor] = draw_batches(data, config.batch_size, _BATCHES, config.seed)
         self._loss = make_loss(data, graph, config)
         rng = np.random.default_rng(config.seed)
@@ -90,6 +92,13 @@ class Session:
         return GradientGauge(self.network, self._loss, self.batches[:_GRADIENT_BATCHES])
 
     def _sampler(self, member: TrainConfig, samples: Sequence[int]) -> LayerSampler:
+        """A member in all sampled layers; what does not depend on t is kept for the next t."""
+        if self._last is None or choices(self._last[0]) != choices(member):
+            self._last = (member, self._made(member, samples))
+        correct = member.correct_weights
+        return self._last[1].drawing(samples, member.draws, correct_weights=correct)
+
+    def _made(self, member: TrainConfig, samples: Sequence[int]) -> LayerSampler:
         adjacency = self.network.data.adjacency
         sampler = layer_sampler(member, adjacency, samples, own_rows=member.needs_own_rows)
         if member.distribution == "optimal":

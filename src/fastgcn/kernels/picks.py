@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fastgcn.kernels.blocks import number_columns
-from fastgcn.kernels.draws import draw_folded
-from fastgcn.types import AnyArray, FloatArray, IntArray
+from fastgcn.types import FloatArray, IntArray
 
 
 @njit(cache=True, nogil=True)
@@ -142,54 +140,3 @@ def has_repeats(nodes: IntArray, place: IntArray) -> bool:
     for i in range(len(nodes)):
         place[nodes[i]] = -1
     return repeats
-
-
-@njit(cache=True, nogil=True)
-def sample_blocks(
-    law: tuple[FloatArray, FloatArray, IntArray],
-    factor: float,
-    points: FloatArray,
-    matrix: tuple[IntArray, IntArray, FloatArray],
-    batches: IntArray,
-    own_rows: bool,
-    exact_self: bool,
-    place: IntArray,
-) -> Any:
-    """Draws and blocks of several batches (b, s) at once, by a row of `points` (b, t) each.
-
-    `law` is q, its running sums and their guide; vertex u weighs count·factor/q(u). `matrix` is
-    Â's indptr, indices and values. Returns the blocks' CSR arrays and sources one behind the
-    other, offsets (b, s+1) counting from each block's first entry, and where the entries and the
-    sources of each block begin, (b+1,) each.
-    """
-    q, cumulative, guide = law
-    indptr, indices, values = matrix
-    count, size = batches.shape
-    offsets = np.empty((count, size + 1), np.int64)
-    starts = np.zeros((2, count + 1), np.int64)
-    capacity = max(1024, 4 * batches.size)
-    columns, weighted = np.empty(capacity, np.int64), np.empty(capacity, np.float32)
-    sources = np.empty(points.size + batches.size, np.int64)
-    for b in range(count):
-        drawn, counts = draw_folded(cumulative, guide, points[b], place)
-        weights = counts * factor / q[drawn]
-        offsets[b], nodes, picked = pick_entries(
-            indptr, indices, values, batches[b], drawn, weights, exact_self, place
-        )
-        lead = batches[b] if own_rows else batches[b, :0]
-        src, numbers = number_columns(lead, nodes, place)
-        start, first = starts[0, b], starts[1, b]
-        end, last = start + len(numbers), first + len(src)
-        while end > capacity:
-            capacity *= 2
-            columns, weighted = _grown(columns, capacity), _grown(weighted, capacity)
-        columns[start:end], weighted[start:end], sources[first:last] = numbers, picked, src
-        starts[0, b + 1], starts[1, b + 1] = end, last
-    return offsets, columns, weighted, sources, starts
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _grown(array: AnyArray, capacity: int) -> Any:
-    larger = np.empty(capacity, array.dtype)
-    larger[: len(array)] = array
-    return larger

@@ -11,12 +11,13 @@ from fastgcn.samplers.history import HistorySampler
 from fastgcn.samplers.layer import LayerSampler
 
 
-def make_sampler(config: TrainConfig, adjacency: Adjacency, csr: CSR) -> Sampler:
-    """The sampler of a config on a training graph, given as Â and as its edges."""
+def make_sampler(config: TrainConfig, adjacency: Adjacency, edges: CSR | None) -> Sampler:
+    """The sampler of a config on a training graph, given as Â, and as edges to draw among."""
     if config.neighbor_sampling:
         from fastgcn.samplers.neighbor import NeighborSampler  # loads numba
 
-        return NeighborSampler(csr, config.fanouts, include_self=config.method == "graphsage-gcn")
+        assert edges is not None
+        return NeighborSampler(edges, config.fanouts, include_self=config.method == "graphsage-gcn")
     if config.method != "fastgcn":
         return FullSampler(adjacency, config.sampled_layers)
     sampler = layer_sampler(config, adjacency, config.layer_samples, own_rows=config.needs_own_rows)

@@ -77,11 +77,11 @@ class Drawing(Protocol):
 def make_drawing(
     kind: Draws, q: FloatArray, t: int, *, correct_weights: bool = True, once: bool = False
 ) -> Drawing:
-    """The drawing of that name; q need not be normalised, and zeros are never drawn.
+    """Poisson or successive draws; q need not be normalised, and zeros are never drawn.
 
     With `once`, it is prepared for a single draw, which takes less time to begin with.
-    Without `correct_weights`, independent and successive draws have the weight count/(t·q(u)),
-    which is right only for independent draws from a q that sums to one.
+    Without `correct_weights`, successive draws have the weight 1/(t·q(u)), which is right only
+    for independent draws from a q that sums to one.
 
     >>> everyone = make_drawing("poisson", np.array([0.5, 0.25, 0.25]), t=3)
     >>> drawn, weights = everyone.draw(np.random.default_rng(0), np.full(3, -1, np.int32))
@@ -93,10 +93,7 @@ def make_drawing(
     draws = t if once else None
     if kind == "poisson":
         return Poisson.of(q, t, draws)
-    law = Law.of(q, draws)
-    if kind == "successive":
-        return Successive(law, t, int(np.count_nonzero(q)), correct_weights)
-    return ByPoints(law, t, POINTS[kind], correct_weights)
+    return Successive(Law.of(q, draws), t, int(np.count_nonzero(q)), correct_weights)
 
 
 class Nothing:
@@ -116,35 +113,15 @@ def stratified_points(t: int, rng: Rng) -> FloatArray:
     return np.minimum((uniforms(t, rng) + np.arange(t)) / t, _BELOW_ONE)
 
 
+# Ways to take t points in [0, 1), each on average uniform. Each draws the vertex whose share it
+# falls on, so that the expected count of u is t·p(u), p = q normalised, and the weight
+# count/(t·p(u)) unbiased whatever the points have to do with each other. Independent points draw
+# with replacement; the others spread along the order of the vertices.
 POINTS: dict[Draws, Callable[[int, Rng], FloatArray]] = {
     "independent": uniforms,
     "systematic": systematic_points,
     "stratified": stratified_points,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ByPoints:
-    """t points in [0, 1), each on average uniform, draw the vertices whose share they hit.
-
-    The expected count of u is t·p(u), p = q normalised, so that the weight count/(t·p(u)) is
-    unbiased whatever the points have to do with each other. Independent points draw with
-    replacement; stratified and systematic ones spread along the order of the vertices.
-    """
-
-    law: Law
-    t: int
-    points: Callable[[int, Rng], FloatArray]
-    correct_weights: bool = True
-
-    @property
-    def factor(self) -> float:
-        """What count(u)/q(u) is multiplied by."""
-        return (self.law.total if self.correct_weights else 1.0) / self.t
-
-    def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:
-        drawn, counts = self.law.at(self.points(self.t, rng), place)
-        return drawn, counts * self.factor / self.law.q[drawn]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,22 @@
 """`LayerSampler`: vertices drawn layer by layer (Alg. 1 and Alg. 2), and its kin."""
 
+import copy
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import get_args
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fastgcn.adjacency import Adjacency
 from fastgcn.config import Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
-from fastgcn.kernels.blocks import number_columns
-from fastgcn.kernels.picks import has_repeats, sample_blocks
+from fastgcn.kernels.picks import has_repeats
+from fastgcn.kernels.together import sample_by_entries, sample_by_reach, sample_by_vertices
 from fastgcn.samplers.block import Block
 from fastgcn.samplers.distributions import fixed_q
-from fastgcn.samplers.draws import POINTS, ByPoints, Rng, make_drawing
-from fastgcn.samplers.sources import AllVertices, Entries, ReachedVertices, Sampled, Source
+from fastgcn.samplers.draws import POINTS, Law, Rng, make_drawing
+from fastgcn.samplers.sources import AllVertices, ByPoints, ReachedVertices, Sampled, Source
 from fastgcn.types import FloatArray, IntArray
 
 
@@ -72,11 +72,6 @@ class LayerSampler:
         _one_of("self_term", self_term, get_args(SelfTerm))
         if not power >= 0:
             raise InputError(f"power must be at least 0, got {power}")
-        if not correct_weights and draws not in ("independent", "successive"):
-            raise InputError(
-                "correct_weights=False, the authors' factor, is for independent and successive "
-                f"draws, got draws={draws!r}"
-            )
         self.adjacency = adjacency
         self.samples = tuple(samples)
         self.distribution = distribution
@@ -86,16 +81,33 @@ class LayerSampler:
         self.own_rows = own_rows or self.exact_self
         self.from_rows = neighbors_only or distribution == "ladies"
         self.correct_weights = correct_weights
-        self._check_samples()
+        self._check_draws()
         place = np.full(adjacency.n, -1, np.int32)
-        self._matrix = Sampled(adjacency, self.exact_self, place)
-        if distribution == "ladies":
-            self._sources = self._ladies()
-        else:
-            self._norms = np.sqrt(self._matrix.squares()[1])
-            self._set_laws([np.ones(adjacency.n)] * len(self.samples))
+        self._matrix = Sampled(adjacency, self.exact_self, self.own_rows, place)
+        # Of what is sampled of Â: the squared norms of rows and of columns.
+        self._squares = self._matrix.squares()
+        self._row_norms: list[FloatArray] = [np.ones(adjacency.n)] * len(self.samples)
+        self._set_sources()
 
-    def _check_samples(self) -> None:
+    def drawing(
+        self, samples: Sequence[int], draws: Draws, *, correct_weights: bool = True
+    ) -> "LayerSampler":
+        """One like this that draws so many vertices, and so; q, which takes long on a large
+        graph, is not made again. They share their work space: never use both at once.
+        """
+        other = copy.copy(self)
+        other.samples, other.draws = tuple(samples), draws
+        other.correct_weights = correct_weights
+        other._check_draws()
+        other._set_sources()
+        return other
+
+    def _check_draws(self) -> None:
+        if not self.correct_weights and self.draws not in ("independent", "successive"):
+            raise InputError(
+                "correct_weights=False, the authors' factor, is for independent and successive "
+                f"draws, got draws={self.draws!r}"
+            )
         for t in self.samples:
             if t < 1:
                 raise InputError(f"samples must be at least 1, got {t}")
@@ -105,27 +117,42 @@ class LayerSampler:
                     f"without replacement, got {t}"
                 )
 
-    def _set_laws(self, row_norms: Sequence[FloatArray]) -> None:
+    def _set_sources(self) -> None:
+        if self.distribution == "ladies":
+            self._sources = self._ladies()
+            return
+        norms = np.sqrt(self._squares[1])
         self._q = [
-            fixed_q(self.distribution, self._norms, self.power, norms) for norms in row_norms
+            fixed_q(self.distribution, norms, self.power, row_norms)
+            for row_norms in self._row_norms
         ]
         self._sources = [self._source(q, t) for q, t in zip(self._q, self.samples, strict=True)]
 
     def _source(self, q: FloatArray, t: int) -> Source:
+        matrix, correct = self._matrix, self.correct_weights
+        points = POINTS.get(self.draws)
         if self.from_rows:
-            return ReachedVertices(self._matrix, q, self.draws, t, self.correct_weights)
-        drawing = make_drawing(self.draws, q, t, correct_weights=self.correct_weights)
-        return AllVertices(self._matrix, drawing)
+            if points is None:
+                return ReachedVertices(matrix, q, self.draws, t, correct)
+            return ByPoints(matrix, sample_by_reach, (q, correct), t, points)
+        if points is None:
+            return AllVertices(matrix, make_drawing(self.draws, q, t, correct_weights=correct))
+        law = Law.of(q)
+        whole = law.q, law.cumulative, law.guide
+        return ByPoints(matrix, sample_by_vertices, (whole, correct), t, points)
 
     def _ladies(self) -> list[Source]:
-        if self.draws not in POINTS:
+        points = POINTS.get(self.draws)
+        if points is None:
             return [
                 ReachedVertices(self._matrix, None, self.draws, t, self.correct_weights)
                 for t in self.samples
             ]
-        # The same by points along the entries, which takes half the time.
-        lengths, points = self._matrix.squares()[0], POINTS[self.draws]
-        return [Entries(self._matrix, lengths, points, t) for t in self.samples]
+        law = (self._squares[0],)
+        return [
+            ByPoints(self._matrix, sample_by_entries, law, t, points, ascending=True)
+            for t in self.samples
+        ]
 
     def set_row_norms(self, row_norms: Sequence[FloatArray]) -> None:
         """|x(u)| for every vertex (n,), one array a sampled layer; `optimal` draws by them."""
@@ -136,7 +163,8 @@ class LayerSampler:
                 f"{self.adjacency.n} numbers, one a node, got arrays of {lengths}"
             )
         if self.distribution == "optimal":
-            self._set_laws(row_norms)
+            self._row_norms = list(row_norms)
+            self._set_sources()
 
     def probabilities(self, layer: int = 0, rows: IntArray | None = None) -> FloatArray:
         """(n,) float64: q of a sampled layer, from the input up; sums to one.
@@ -160,46 +188,26 @@ class LayerSampler:
         self._check_batch(batch)
         blocks: list[Block] = []
         dst = batch
-        for layer in reversed(range(len(self.samples))):
-            blocks.append(self._block(layer, dst, rng))
+        for source in reversed(self._sources):
+            blocks += source.blocks([dst], rng)
             dst = blocks[-1].src
         return blocks[::-1]
 
     @property
     def draws_together(self) -> bool:
         """Whether `sample_many` takes less time than `sample` again and again."""
-        return len(self.samples) == 1 and _by_points(self._sources[0]) is not None
+        return len(self.samples) == 1 and isinstance(self._sources[0], ByPoints)
 
     def sample_many(self, batches: Sequence[Tensor], rng: Rng) -> list[list[Block]]:
         """What `sample` would give for one batch after the other."""
         if not self.draws_together:
             return [self.sample(batch, rng) for batch in batches]
+        for batch in batches:
+            self._check_batch(batch)
         return [
             [block]
             for _, alike in groupby(batches, len)
-            for block in self._one_layer(list(alike), rng)
-        ]
-
-    def _one_layer(self, batches: list[Tensor], rng: Rng) -> list[Block]:
-        """The blocks of batches of equal size, in one compiled loop."""
-        for batch in batches:
-            self._check_batch(batch)
-        drawing = _by_points(self._sources[0])
-        assert drawing is not None
-        offsets, columns, values, sources, starts = sample_blocks(
-            (drawing.law.q, drawing.law.cumulative, drawing.law.guide),
-            drawing.factor,
-            np.stack([drawing.points(drawing.t, rng) for _ in batches]),
-            self._matrix.parts,
-            torch.stack(batches).numpy(),
-            self.own_rows,
-            self.exact_self,
-            self._matrix.place,
-        )
-        ranges = zip(*(pairwise(part) for part in starts.tolist()), strict=True)
-        return [
-            _as_block(dst, offsets[b], columns[e:f], values[e:f], sources[k:m])
-            for b, (dst, ((e, f), (k, m))) in enumerate(zip(batches, ranges, strict=True))
+            for block in self._sources[0].blocks(list(alike), rng)
         ]
 
     def _check_batch(self, batch: Tensor) -> None:
@@ -208,25 +216,6 @@ class LayerSampler:
                 "batch must name each node once where src begins with it (own_rows, or "
                 "self_term='exact'), got a node twice"
             )
-
-    def _block(self, layer: int, dst: Tensor, rng: Rng) -> Block:
-        rows = dst.numpy()
-        indptr, columns, values = self._sources[layer].estimate(rows, rng)
-        lead = rows if self.own_rows else rows[:0]
-        src, columns = number_columns(lead, columns, self._matrix.place)
-        return _as_block(dst, indptr, columns, values, src)
-
-
-def _by_points(source: Source) -> ByPoints | None:
-    """What draws the vertices, if one q over all of them and points do."""
-    drawing = source.drawing if isinstance(source, AllVertices) else None
-    return drawing if isinstance(drawing, ByPoints) else None
-
-
-def _as_block(
-    dst: Tensor, indptr: IntArray, columns: IntArray, values: FloatArray, src: IntArray
-) -> Block:
-    return Block.of_csr(dst, torch.from_numpy(src), (indptr, columns, values))
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

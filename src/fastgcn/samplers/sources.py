@@ -1,18 +1,24 @@
 """Where the vertices of a layer are drawn from: all of them, or what the rows above reach.
 
-Each source estimates rows of Â from a draw: E[estimate] = the rows themselves.
+Each source makes blocks that estimate rows of Â: E[adj] = the rows themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fastgcn.adjacency import Adjacency, Rows
 from fastgcn.config import Draws
-from fastgcn.kernels.ladies import draw_entries, sums_of_squares, weigh_by_squares
+from fastgcn.kernels.blocks import number_columns
+from fastgcn.kernels.ladies import sums_of_squares
 from fastgcn.kernels.picks import pick_entries, pick_reached, reach
+from fastgcn.kernels.together import Blocks
+from fastgcn.samplers.block import Block
 from fastgcn.samplers.draws import Drawing, Rng, make_drawing
 from fastgcn.types import FloatArray, IntArray
 
@@ -36,11 +42,13 @@ class Reached(NamedTuple):
 class Sampled:
     """The part of Â that is sampled: all of it or, with `exact_self`, all but the diagonal.
 
-    `place` (n,) int32 is work space, filled with -1.
+    With `own_rows`, `src` of a block begins with its `dst`. `place` (n,) int32 is work space,
+    filled with -1.
     """
 
     adjacency: Adjacency
     exact_self: bool
+    own_rows: bool
     place: IntArray
 
     @property
@@ -51,9 +59,11 @@ class Sampled:
     def reach(self, rows: IntArray) -> Reached:
         return Reached(*reach(*self.parts, rows, self.exact_self, self.place))
 
-    def pick(self, rows: IntArray, drawn: IntArray, weights: FloatArray) -> Rows:
-        """The rows with the columns `drawn` alone, times their weights; the rest exact."""
-        return Rows(*pick_entries(*self.parts, rows, drawn, weights, self.exact_self, self.place))
+    def block(self, dst: Tensor, rows: Rows) -> Block:
+        """Rows of `dst`, columns as numbered in Â, as a block."""
+        lead = dst.numpy() if self.own_rows else dst.numpy()[:0]
+        src, columns = number_columns(lead, rows.indices, self.place)
+        return Block.of_csr(dst, torch.from_numpy(src), (rows.indptr, columns, rows.values))
 
     def squares(self) -> tuple[FloatArray, FloatArray]:
         """(n,) ‖Â(v,:)‖² of each row and (n,) ‖Â(:,u)‖² of each column, of what is sampled."""
@@ -62,8 +72,8 @@ class Sampled:
 
 
 class Source(Protocol):
-    def estimate(self, rows: IntArray, rng: Rng) -> Rows:
-        """The rows of Â, estimated: some columns, as numbered in Â, scaled."""
+    def blocks(self, batches: Sequence[Tensor], rng: Rng) -> list[Block]:
+        """Blocks of batches of equal size, drawn one after the other."""
         ...
 
 
@@ -74,8 +84,14 @@ class AllVertices:
     matrix: Sampled
     drawing: Drawing
 
-    def estimate(self, rows: IntArray, rng: Rng) -> Rows:
-        return self.matrix.pick(rows, *self.drawing.draw(rng, self.matrix.place))
+    def blocks(self, batches: Sequence[Tensor], rng: Rng) -> list[Block]:
+        return [self._block(dst, rng) for dst in batches]
+
+    def _block(self, dst: Tensor, rng: Rng) -> Block:
+        matrix, place = self.matrix, self.matrix.place
+        drawn, weights = self.drawing.draw(rng, place)
+        rows = pick_entries(*matrix.parts, dst.numpy(), drawn, weights, matrix.exact_self, place)
+        return matrix.block(dst, Rows(*rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,40 +111,54 @@ class ReachedVertices:
         squares = reached.squares
         return squares / squares.sum() if squares.any() else squares
 
-    def estimate(self, rows: IntArray, rng: Rng) -> Rows:
-        reached, matrix = self.matrix.reach(rows), self.matrix.adjacency
+    def blocks(self, batches: Sequence[Tensor], rng: Rng) -> list[Block]:
+        return [self._block(dst, rng) for dst in batches]
+
+    def _block(self, dst: Tensor, rng: Rng) -> Block:
+        rows, matrix, adjacency = dst.numpy(), self.matrix, self.matrix.adjacency
+        reached = matrix.reach(rows)
         drawing = make_drawing(
             self.draws, self.law(reached), self.t, correct_weights=self.correct_weights, once=True
         )
-        drawn, weights = drawing.draw(rng, self.matrix.place)
-        places, exact = (reached.columns, reached.places), self.matrix.exact_self
-        return Rows(
-            *pick_reached(matrix.indptr, matrix.values, rows, places, drawn, weights, exact)
+        drawn, weights = drawing.draw(rng, matrix.place)
+        places, exact = (reached.columns, reached.places), matrix.exact_self
+        picked = pick_reached(
+            adjacency.indptr, adjacency.values, rows, places, drawn, weights, exact
         )
+        return matrix.block(dst, Rows(*picked))
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
-    """q(u) ∝ Σ_{v in rows} Â(v,u)² by t points that fall on entries in proportion to squares.
-
-    The points run along the entries, row after row; a column has a stretch in each row.
+class ByPoints:
+    """Vertices drawn by t points in [0, 1), for many batches in one compiled call.
 
     Attributes:
-        lengths: (n,) the sum of squares of each row.
+        kernel: one of those in `kernels/together.py`.
+        law: its arguments before the points.
+        points: takes t points.
+        ascending: whether the kernel wants them in order.
     """
 
     matrix: Sampled
-    lengths: FloatArray
-    points: Callable[[int, Rng], FloatArray]
+    kernel: Callable[..., Blocks]
+    law: tuple[Any, ...]
     t: int
+    points: Callable[[int, Rng], FloatArray]
+    ascending: bool = False
 
-    def estimate(self, rows: IntArray, rng: Rng) -> Rows:
-        matrix, lengths = self.matrix, self.lengths[rows]
-        points = np.sort(self.points(self.t, rng))
-        drawn, counts = draw_entries(
-            *matrix.parts, rows, lengths, points, matrix.exact_self, matrix.place
+    def blocks(self, batches: Sequence[Tensor], rng: Rng) -> list[Block]:
+        points = np.stack([self.points(self.t, rng) for _ in batches])
+        if self.ascending:
+            points.sort(axis=1)
+        matrix, rows = self.matrix, torch.stack(list(batches)).numpy()
+        options = matrix.own_rows, matrix.exact_self, matrix.place
+        offsets, columns, values, sources, starts = self.kernel(
+            *self.law, points, matrix.parts, rows, *options
         )
-        picked = matrix.pick(rows, drawn, np.ones(len(drawn)))
-        parts, factor = (picked.indptr, picked.indices, picked.values), lengths.sum() / self.t
-        weigh_by_squares(parts, rows, drawn, counts, factor, matrix.exact_self, matrix.place)
-        return picked
+        ranges = zip(*(pairwise(part) for part in starts.tolist()), strict=True)
+        return [
+            Block.of_csr(
+                dst, torch.from_numpy(sources[k:m]), (offsets[b], columns[e:f], values[e:f])
+            )
+            for b, (dst, ((e, f), (k, m))) in enumerate(zip(batches, ranges, strict=True))
+        ]
