@@ -7,7 +7,7 @@ import typer
 
 from fastgcn.cli.data import Json
 from fastgcn.cli.output import emit_json, say, show_table
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, nearest
 
 app = typer.Typer(no_args_is_help=True, help="Measure; results are kept as JSON lines.")
 
@@ -17,6 +17,10 @@ ResultsFile = Annotated[Path, typer.Option(help="File of results; what it has is
 
 @app.command("accuracy")
 def accuracy(
+    preset: Annotated[
+        str,
+        typer.Option(help="paper: its settings, at its three rates; best: the best found here."),
+    ] = "paper",
     data: Annotated[
         list[str] | None, typer.Option(help="Only these data sets; repeatable.")
     ] = None,
@@ -25,19 +29,25 @@ def accuracy(
     results: ResultsFile = Path("results/accuracy.jsonl"),
     json: Json = False,
 ) -> None:
-    """Train the paper's settings over seeds and rates; validation chooses, test is reported."""
-    from fastgcn.bench.accuracy import paper_cases, run_case, table
+    """Train a preset's settings over seeds; validation chooses, test is reported."""
+    from fastgcn.bench.accuracy import CASES, DATA, run_case, table
     from fastgcn.bench.results import Results
     from fastgcn.progress import progress
 
-    cases = [
-        c for c in paper_cases() if (not data or c.data in data) and (not case or c.name in case)
-    ]
+    if preset not in CASES:
+        raise InputError(
+            f"preset must be one of {', '.join(CASES)}, got {preset!r}{nearest(preset, CASES)}"
+        )
+    for name in data or ():
+        if name not in DATA[preset]:
+            raise InputError(f"data must be one of {', '.join(DATA[preset])}, got {name!r}")
+    known = CASES[preset](data or ())
+    cases = [c for c in known if not case or c.name in case]
     if not cases:
-        names = sorted({f"{c.data}/{c.name}" for c in paper_cases()})
+        names = sorted({f"{c.data}/{c.name}" for c in known})
         raise InputError(f"no such case; there are {', '.join(names)}")
     kept = Results(results)
-    runs = sum(len(c.rates) * seeds for c in cases)
+    runs = sum(len(c.rates) * c.seeds(seeds) for c in cases)
     with progress("Training", runs, "runs") as advance:
         summaries = [run_case(c, seeds, kept, advance) for c in cases]
     if json:
@@ -100,4 +110,49 @@ def estimators(
         show_table(table.caption, table.head, table.rows)
     for each in costs:
         say(page.finding(each))
+    say(f"Results: {results}; page: {docs}")
+
+
+@app.command("speed")
+def speed(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these figures: step, graphsage, trainings, scaling, propagation, inference, "
+            "memory, startup; repeatable."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small stand-ins: that it runs, not how fast.")
+    ] = False,
+    results: ResultsFile = Path("results/speed.jsonl"),
+    docs: Annotated[
+        Path, typer.Option(help="Page whose tables are replaced; pictures go beside it.")
+    ] = Path("docs/speed.md"),
+    json: Json = False,
+) -> None:
+    """Time what a user waits for, against floors and other programs measured in the same run."""
+    from fastgcn.bench.results import Results
+    from fastgcn.bench.speed import effort as efforts
+    from fastgcn.bench.speed import figures, page
+
+    effort = efforts.quick() if quick else efforts.full()
+    asked = figures.chosen(only)
+    page.check_marks(docs)
+    kept = Results(results)
+    figures.measure(asked, effort, kept)
+    files = page.write_page(docs, effort, kept)
+    found = page.shown(effort, kept)
+    if json:
+        emit_json(
+            {
+                "claims": page.as_json(found),
+                "records": {each.name: figures.on_file(each, effort, kept) for each in asked},
+                "results": str(results),
+                "files": [str(file) for file in files],
+            }
+        )
+        return
+    for table in page.tables_shown(found, [each.name for each in asked]):
+        show_table(table.caption, table.head, table.rows)
     say(f"Results: {results}; page: {docs}")
