@@ -23,14 +23,16 @@ MODULES = sorted(
 # From the bottom up; a module may import its own floor and those below it, at the top of the
 # file. Imports inside functions are how optional and upper parts are reached, and are not seen.
 FLOORS: list[tuple[str, ...]] = [
-    ("_version", "errors", "types", "progress", "prefetch", "replace_file", "page", "plots"),
+    ("_version", "errors", "types", "mapped", "progress", "prefetch", "replace_file", "page"),
+    ("plots",),
     ("kernels", "csr", "checks", "field_checks"),
     ("graph",),
     ("adjacency", "node_sets"),
     ("rows", "features", "config", "metrics", "variance"),
-    ("data",),
+    ("data", "presets"),
     ("propagation", "samplers", "settings", "info", "testing"),
     ("models",),
+    ("layerwise",),
     ("inference", "runs", "stopping", "new_nodes", "machine", "tensorboard", "output_tables"),
     ("training_data", "steps"),
     ("losses", "batches"),

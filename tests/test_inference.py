@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import fastgcn.inference
+import fastgcn.layerwise
 from fastgcn import (
     GCN,
     Graph,
@@ -26,7 +27,7 @@ from fastgcn import (
 from fastgcn.adjacency import Rows
 from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows
-from fastgcn.inference import full_forward
+from fastgcn.layerwise import full_forward
 from fastgcn.machine import thread_count
 from fastgcn.rows import GraphRows
 from fastgcn.types import FloatArray, IntArray
@@ -121,7 +122,8 @@ def test_full_inference_is_the_textbook_network(
     nodes = data.draw(node_lists(graph), label="nodes")
     layer = data.draw(st.integers(-depth, depth), label="layer")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastgcn.inference, "_NODES_AT_ONCE", chunk)
+        patch.setattr(fastgcn.layerwise, "_NODES_AT_ONCE", chunk)
+        patch.setattr(fastgcn.layerwise, "_ROWS_AT_ONCE", chunk)
         probabilities = predict(model, graph, nodes)
         everyone = predict(model, graph)
         hidden = embed(model, graph, nodes, layer=layer)

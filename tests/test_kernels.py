@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from fastgcn.kernels import reference
@@ -13,10 +13,13 @@ from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.dropout import dropout_mask
 from fastgcn.kernels.gradients import adam_update, cross_entropy, exponentials
 from fastgcn.kernels.products import (
+    add_part_product,
+    sorted_times_dense,
     sparse_times_dense,
     sparse_times_sparse,
     transposed_times_dense,
 )
+from fastgcn.kernels.rows import cut_rows, scale_rows
 from fastgcn.kernels.threads import over_ranges
 from fastgcn.types import IntArray
 
@@ -71,10 +74,66 @@ def test_products(
         patch.setattr(torch, "get_num_threads", lambda: threads)
         mixed = sparse_times_dense(*parts(matrix), right)
         back = transposed_times_dense(*parts(matrix), left, columns)
-        both = sparse_times_sparse(*parts(matrix), *parts(sparse), width)
+        both = np.empty((rows, width), np.float32)
+        sparse_times_sparse(*parts(matrix), *parts(sparse), both)
     assert_allclose(mixed, reference.product(matrix, right), rtol=1e-4, atol=1e-5)
     assert_allclose(back, reference.product(matrix.T, left), rtol=1e-4, atol=1e-5)
     assert_allclose(both, reference.product(matrix, sparse), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@given(seeds, st.integers(1, 20), st.integers(1, 20), st.integers(1, 9), index_types)
+@settings(max_examples=30)
+def test_products_by_parts_are_those_of_the_whole(
+    threads: int, seed: int, rows: int, columns: int, width: int, index_type: type
+) -> None:
+    """To the last bit, from hubs to empty rows, with parts that no row has an entry in."""
+    rng = np.random.default_rng(seed)
+    matrix = random_matrix(rows, columns, rng, index_type)
+    right = rng.standard_normal((columns, width), dtype=np.float32)
+    step = int(rng.integers(1, columns + 1))
+    by_parts = np.full((rows, width), np.nan, np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastgcn.kernels.products._WORTH_SHARING", 0 if threads > 1 else 1 << 60)
+        patch.setattr("fastgcn.kernels.products._PART_BYTES", 4 * width * step)
+        patch.setattr("fastgcn.kernels.products._ENTRIES_A_PART", 0)
+        patch.setattr(torch, "get_num_threads", lambda: threads)
+        for first in range(0, columns, step):
+            add_part_product(*parts(matrix), right[first : first + step], first, by_parts)
+        whole = sparse_times_dense(*parts(matrix), right)
+        cached = sorted_times_dense(*parts(matrix), right)
+    assert_array_equal(by_parts, whole)
+    assert_array_equal(cached, whole)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@given(seeds, st.integers(1, 20), st.booleans(), st.booleans(), index_types)
+@settings(max_examples=30)
+def test_rows_are_cut_and_scaled(
+    threads: int, seed: int, n: int, weighted: bool, loops: bool, index_type: type
+) -> None:
+    rng = np.random.default_rng(seed)
+    dense = random_matrix(n, n, rng).toarray()
+    np.fill_diagonal(dense, 0)
+    matrix = csr_array(dense if weighted else (dense != 0).astype(np.float32))
+    matrix.indices = matrix.indices.astype(index_type)
+    indptr, indices, weights = parts(matrix)
+    nodes = rng.integers(0, n, rng.integers(0, 2 * n))  # in any order, with repeats
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastgcn.kernels.rows._WORTH_SHARING", 0 if threads > 1 else 1 << 60)
+        patch.setattr(torch, "get_num_threads", lambda: threads)
+        starts, columns, values = cut_rows(
+            indptr, indices, weights if weighted else None, nodes, loops=loops
+        )
+        got = csr_array((values, columns, starts), shape=(len(nodes), n))
+        expected = reference.rows_with_loops(matrix, nodes) if loops else matrix[nodes]
+        assert columns.dtype == index_type
+        assert got.has_sorted_indices
+        assert_array_equal(got.toarray(), expected.toarray())
+        own, others = rng.random(len(nodes)), rng.random(n) if weighted else None
+        scale_rows(starts, columns, values, own, others)
+    scaled = csr_array((values, columns, starts), shape=(len(nodes), n)).toarray()
+    assert_array_equal(scaled, reference.scaled_rows(expected, own, others).astype(np.float32))
 
 
 def test_shared_work_covers_every_range_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.sparse import block_diag, csr_array
 
-import fastgcn.inference
+import fastgcn.layerwise
 from fastgcn import (
     GCN,
     FullSampler,
@@ -91,7 +91,7 @@ def textbook(model: GCN, graph: Graph, norm: str) -> list[FloatArray]:
 def test_blocks_and_chunks_compute_the_textbook_network(
     choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fastgcn.inference, "_NODES_AT_ONCE", 7)
+    monkeypatch.setattr(fastgcn.layerwise, "_NODES_AT_ONCE", 7)
     graph, depth, nodes = communities(directed=True), choices["depth"], [5, 0, 17]
     for normalization in NORMALIZATIONS:
         model = network(normalization=normalization, **choices)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import fastgcn.propagation
-from fastgcn import Graph, normalize, propagate
+from fastgcn import Graph, normalize, open_store, propagate, save, subgraph
 from fastgcn.features import FeatureRows
 from fastgcn.propagation import available_memory, fits_in_memory
 from fastgcn.rows import GraphRows
@@ -43,7 +43,7 @@ def test_equal_to_the_dense_product(
     expected = adjacency.to_scipy().toarray().astype(np.float64) @ scaled(features, scaling)
     rows = FeatureRows(csr_array(features) if sparse else features, scaling)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastgcn.propagation, "_CHUNK_BYTES", chunk)
+        patch.setattr(fastgcn.propagation, "_PART_BYTES", chunk)
         got = propagate(GraphRows(graph.csr, "symmetric") if on_demand else adjacency, rows)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
@@ -51,13 +51,26 @@ def test_equal_to_the_dense_product(
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("scaling", ["none", "row"])
-def test_chunks_are_bit_identical_to_the_whole(
-    sparse: bool, scaling: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("part", [None, [3, 1, 40, 7]])
+def test_parts_are_bit_identical_to_the_whole(
+    sparse: bool,
+    scaling: str,
+    mapped: bool,
+    part: list[int] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graph = communities(sparse=sparse, weighted=True)
-    adjacency, rows = normalize(graph), FeatureRows(graph.features, scaling)
+    if mapped:
+        save(graph, tmp_path / "store")
+        graph = open_store(tmp_path / "store")
+    nodes = None if part is None else np.array(part)
+    adjacency = normalize(graph if part is None else subgraph(graph, part))
+    rows = FeatureRows(graph.features, scaling, nodes)
     whole = propagate(adjacency, rows)
-    monkeypatch.setattr(fastgcn.propagation, "_CHUNK_BYTES", 7 * 4 * graph.n_features)
+    monkeypatch.setattr(fastgcn.propagation, "_PART_BYTES", 7 * 4 * graph.n_features)
+    monkeypatch.setattr(fastgcn.propagation, "_ROWS_AT_ONCE", 5)
     np.testing.assert_array_equal(propagate(adjacency, rows), whole)
 
 
@@ -72,7 +85,6 @@ def test_a_memory_map_holds_what_memory_holds(
         mapped = propagate(adjacency, rows, out=file)
     assert isinstance(mapped, np.memmap)
     np.testing.assert_array_equal(mapped, whole)
-    mapped.flush()
     on_disk = np.fromfile(tmp_path / "propagated.f32", np.float32).reshape(whole.shape)
     np.testing.assert_array_equal(on_disk, whole)
 

@@ -29,6 +29,7 @@ from fastgcn.machine import thread_count
 from fastgcn.models import Dropout
 from fastgcn.stopping import should_stop
 from fastgcn.train import Trainer
+from fastgcn.training_data import Judge
 from fastgcn.types import FloatArray
 from tests.communities import communities, quick, weights_of, with_only_training, without_times
 from tests.strategies import split_of
@@ -257,6 +258,25 @@ def test_what_does_not_fit_in_memory_is_trained_on_all_the_same(
     assert weights_of(from_disk.model) == weights_of(usual.model)
     for got, expected in zip(from_disk.history, usual.history, strict=True):
         assert got["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+@pytest.mark.parametrize("hidden", [(), 8, (8, 8)])
+@pytest.mark.parametrize("input_skip", [False, True])
+def test_what_judges_keep_changes_nothing(
+    hidden: Any, input_skip: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, settings = communities(), quick(hidden=hidden, input_skip=input_skip)
+    model = fit(graph, settings).model
+    part = graph.split.val[::-1]
+    in_memory = Judge(graph, settings, part)(model)
+    once = Judge(graph, settings, part, once=True)(model)
+    monkeypatch.setattr(fastgcn.training_data, "_KEPT_BYTES", 0)
+    kept = Judge(graph, settings, part, folder=tmp_path)
+    nowhere = Judge(graph, settings, part, folder=tmp_path / "missing")
+    for scores in (once, kept(model), kept(model), nowhere(model)):
+        assert scores.loss == pytest.approx(in_memory.loss, rel=1e-5)
+        assert scores.micro_f1 == in_memory.micro_f1
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from scipy.sparse import csr_array, eye_array
+from scipy.sparse import csr_array
 
 from fastgcn import checks
 from fastgcn.csr import CSR, index_dtype
@@ -21,7 +21,10 @@ _EDGES_AT_ONCE = 1 << 22
 
 
 class Rows(NamedTuple):
-    """Some rows of Â: `indptr` (s+1,), `indices` (m,) column ids of Â, `values` (m,) float32."""
+    """Some rows of Â: `indptr` (s+1,), `indices` (m,) column ids of Â, `values` (m,) float32.
+
+    Columns ascend in each row.
+    """
 
     indptr: IntArray
     indices: IntArray
@@ -60,9 +63,12 @@ class Adjacency:
         return csr_array((self.values, self.indices, self.indptr), shape=(self.n, self.n))
 
     def rows(self, nodes: IntArray) -> "Rows":
-        """The rows of `nodes`, in that order, columns as in Â."""
-        entries, counts = row_entries(self.indptr, nodes)
-        return Rows(offsets(counts), self.indices[entries], self.values[entries])
+        """The rows of `nodes`, in that order, columns as in Â; all rows are not copied."""
+        if len(nodes) == self.n and np.array_equal(nodes, np.arange(self.n)):
+            return Rows(self.indptr, self.indices, self.values)
+        from fastgcn.kernels.rows import cut_rows  # loads numba
+
+        return Rows(*cut_rows(self.indptr, self.indices, self.values, nodes))
 
     def column_norms(self) -> FloatArray:
         """(n,) float64: ‖Â(:,u)‖₂ for every u, the √n·b(u) of eq. 7."""
@@ -96,24 +102,28 @@ def normalize(
             + nearest(str(kind), NORMALIZATIONS)
         )
     csr = graph.csr if isinstance(graph, Graph) else graph
+    from fastgcn.kernels.rows import cut_rows, scale_rows  # loads numba
+
     n = len(csr.indptr) - 1
-    weights = np.ones(len(csr.indices), np.float32) if csr.weights is None else csr.weights
-    matrix = csr_array((weights, csr.indices, csr.indptr), shape=(n, n))
-    if self_loops and kind != "neighbors":
-        matrix = matrix + eye_array(n, dtype=np.float32, format="csr")
-        matrix.sort_indices()
-    sums = np.asarray(matrix.sum(axis=1, dtype=np.float64)).reshape(-1)
+    loops = self_loops and kind != "neighbors"
+    indptr, indices, values = cut_rows(
+        csr.indptr, csr.indices, csr.weights, np.arange(n), loops=loops
+    )
+    if csr.weights is None:
+        sums = np.diff(indptr).astype(np.float64)
+    else:
+        matrix = csr_array((values, indices, indptr), shape=(n, n))
+        sums = np.asarray(matrix.sum(axis=1, dtype=np.float64)).reshape(-1)
+    factors = scaling_factors(sums, kind)
+    scale_rows(indptr, indices, values, factors, factors if kind == "symmetric" else None)
+    return Adjacency(indptr, indices.astype(index_dtype(n), copy=False), values)
+
+
+def scaling_factors(sums: FloatArray, kind: str) -> FloatArray:
+    """float64: what rows with these sums, and if symmetric their columns, are multiplied by."""
     power = -0.5 if kind == "symmetric" else -1.0
     # A row without entries keeps the factor 0: it has nothing to scale.
-    factor = np.power(sums, power, out=np.zeros(n), where=sums > 0)
-    values = matrix.data * np.repeat(factor, np.diff(matrix.indptr))
-    if kind == "symmetric":
-        values *= factor[matrix.indices]
-    return Adjacency(
-        matrix.indptr.astype(np.int64, copy=False),
-        matrix.indices.astype(index_dtype(n), copy=False),
-        values.astype(np.float32),
-    )
+    return np.power(sums, power, out=np.zeros(len(sums)), where=sums > 0)
 
 
 def induced_csr(csr: CSR, nodes: IntArray) -> CSR:
@@ -176,13 +186,6 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
         directed=graph.directed,
         name=graph.name,
     )
-
-
-def offsets(counts: IntArray) -> IntArray:
-    """Row offsets of rows with so many entries."""
-    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
 
 
 def row_entries(indptr: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:

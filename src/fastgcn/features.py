@@ -4,12 +4,14 @@ Dense, memory-mapped and sparse features look the same from here; only the rows 
 ever read.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.adjacency import Rows
+from fastgcn.mapped import forget
 from fastgcn.progress import progress
 from fastgcn.types import FloatArray, IntArray
 
@@ -90,6 +92,10 @@ class FeatureRows:
     def width(self) -> int:
         return int(self.features.shape[1])
 
+    @property
+    def n(self) -> int:
+        return int(self.features.shape[0]) if self.nodes is None else len(self.nodes)
+
     def __call__(self, ids: IntArray) -> FloatArray:
         """(len(ids), F) float32, dense, a copy."""
         rows = self._rows(ids)
@@ -103,8 +109,31 @@ class FeatureRows:
         mixed = self._convolve(rows)
         return mixed if beside is None else np.concatenate([mixed, self(beside)], axis=1)
 
+    def parts(self, n_bytes: int) -> Iterator[tuple[int, "FloatArray | csr_array"]]:
+        """All rows in order: the first id of each part, and its rows, about `n_bytes` of them.
+
+        What is in memory as it is wanted, and what is sparse, is one part.
+        """
+        as_they_are = self.scaling == "none" and self.nodes is None
+        mapped = isinstance(self.features, np.memmap)
+        step = max(1, n_bytes // max(4 * self.width, 1))
+        if isinstance(self.features, csr_array) or (as_they_are and not mapped):
+            step = max(self.n, 1)
+        for first in range(0, self.n, step):
+            stop = min(first + step, self.n)
+            if not as_they_are:
+                yield first, self._rows(np.arange(first, stop))
+            else:
+                yield first, self.features[first:stop] if mapped else self.features
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of the rows that were read of a memory map."""
+        if isinstance(self.features, np.ndarray):
+            forget(self.features)
+
     def _convolve(self, rows: Rows) -> FloatArray:
-        from fastgcn.kernels.products import sparse_times_dense, sparse_times_sparse  # loads numba
+        from fastgcn.kernels.products import add_part_product, sparse_times_sparse  # loads numba
 
         if self.scaling == "none":
             # Straight from the feature matrix, which may be a memory map: nothing is gathered.
@@ -114,9 +143,12 @@ class FeatureRows:
             needed, columns = np.unique(rows.indices, return_inverse=True)
             part = self._rows(needed)
         matrix = rows.indptr, columns, rows.values
+        mixed = np.empty((len(rows.indptr) - 1, self.width), np.float32)
         if isinstance(part, csr_array):
-            return sparse_times_sparse(*matrix, part.indptr, part.indices, part.data, self.width)
-        return sparse_times_dense(*matrix, np.asarray(part))
+            sparse_times_sparse(*matrix, part.indptr, part.indices, part.data, mixed)
+        else:
+            add_part_product(*matrix, np.asarray(part), 0, mixed)
+        return mixed
 
     def _rows(self, ids: IntArray) -> FloatArray | csr_array:
         """The scaled rows, sparse where the features are and no mean is taken off them."""

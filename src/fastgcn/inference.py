@@ -1,8 +1,6 @@
 """Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,26 +9,22 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn import checks
-from fastgcn.adjacency import Normalization, Rows, RowSource, normalize
+from fastgcn.adjacency import Normalization, RowSource, normalize
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError, nearest
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
+from fastgcn.layerwise import full_forward
 from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
-from fastgcn.progress import progress
 from fastgcn.rows import GraphRows
-from fastgcn.samplers.block import sparse_matrix
 from fastgcn.samplers.choose import layer_sampler
 from fastgcn.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from fastgcn.runs import Run
 
-FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
-
-# Nodes whose rows are computed together; bounds the temporaries of inference.
-_NODES_AT_ONCE = 16_384
+# Nodes whose blocks are sampled together; bounds the temporaries.
 _SAMPLED_AT_ONCE = 1_024
 
 
@@ -148,95 +142,6 @@ def feature_rows(
 ) -> FeatureRows:
     """The rows of a feature matrix, or of its part `nodes`, as this network wants them scaled."""
     return FeatureRows(features, model.feature_scaling, nodes, model.feature_statistics)
-
-
-@torch.no_grad()
-def full_forward(
-    model: GCN,
-    source: RowSource,
-    features: FeatureSource,
-    nodes: IntArray,
-    *,
-    layers: int | None = None,
-) -> Tensor:
-    """(len(nodes), d): H^(layers) of `nodes` by eq. 1, layer by layer in row chunks.
-
-    Layer l is computed for the nodes that layer l+1 needs and no others.
-    """
-    layers = len(model.layers) if layers is None else layers
-    asked = np.unique(nodes)
-    needed = _needed(source, asked, layers)
-    device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-
-    def inputs(ids: IntArray) -> Tensor:
-        return torch.from_numpy(features(ids)).to(device)
-
-    h: Callable[[IntArray], Tensor] = inputs  # rows of H^(number) by node id
-    hidden: list[_RowsById] = []  # of the asked nodes, where the output layer wants them
-    with progress("Applying the network", sum(map(len, needed[:-1])), "rows") as advance:
-        for number, (below, above) in enumerate(pairwise(needed)):
-            layer = model.convolutions[number]
-            z = torch.cat([layer.before(h(ids)) for ids in _chunks(below, advance)])
-            parts = []
-            for ids in _chunks(above):
-                own = None
-                if model.jumps(number):
-                    own = model.joined([rows(ids) for rows in hidden])
-                elif layer.own_weight is not None:
-                    own = h(ids)
-                mixed = _matrix(source.rows(ids), below).to(device) @ z
-                parts.append(model.activate(number, layer.after(mixed, own)))
-            h = _RowsById(above, torch.cat(parts))
-            if model.jumping != "none":
-                hidden.append(_RowsById(asked, h(asked)))
-    model.train(was_training)
-    return h(nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class _RowsById:
-    """Computed rows (k, d) of `nodes` (k,), ascending, read by node id."""
-
-    nodes: IntArray
-    rows: Tensor
-
-    def __call__(self, ids: IntArray) -> Tensor:
-        return self.rows[torch.from_numpy(np.searchsorted(self.nodes, ids)).to(self.rows.device)]
-
-
-def _matrix(rows: Rows, below: IntArray) -> Tensor:
-    """(s, k): rows of Â over the columns `below` (k,), ascending, which hold all they have."""
-    columns = np.searchsorted(below, rows.indices)
-    return sparse_matrix(rows.indptr, columns, rows.values, len(below))
-
-
-def _needed(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
-    """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
-    sets = [nodes]
-    for _ in range(layers):
-        columns = [_distinct(source.rows(ids).indices, source.n) for ids in _chunks(sets[0])]
-        # A node's own row is needed too, where Â has no loop to ask for it.
-        sets.insert(0, _distinct(np.concatenate([sets[0], *columns]), source.n))
-    return sets
-
-
-def _distinct(ids: IntArray, n: int) -> IntArray:
-    """Ascending. Sorting costs little for few ids; for many, a table over all n is cheaper."""
-    if 16 * len(ids) < n:
-        return np.unique(ids)
-    there = np.zeros(n, dtype=np.bool_)
-    there[ids] = True
-    return np.flatnonzero(there)
-
-
-def _chunks(ids: IntArray, advance: Any = None) -> Iterator[IntArray]:
-    for start in range(0, len(ids), _NODES_AT_ONCE):
-        chunk = ids[start : start + _NODES_AT_ONCE]
-        yield chunk
-        if advance is not None:
-            advance(len(chunk))
 
 
 @torch.no_grad()

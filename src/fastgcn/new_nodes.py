@@ -14,7 +14,8 @@ from fastgcn.csr import csr_from_edges
 from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
-from fastgcn.inference import check_width, feature_rows, full_forward, model_of
+from fastgcn.inference import check_width, feature_rows, model_of
+from fastgcn.layerwise import full_forward
 from fastgcn.models import GCN
 from fastgcn.node_sets import old_positions
 from fastgcn.rows import GraphRows, Joined

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastgcn.adjacency import Rows, offsets, row_entries
+from fastgcn.adjacency import Rows, scaling_factors
 from fastgcn.csr import CSR
+from fastgcn.mapped import forget
 from fastgcn.types import FloatArray, IntArray
 
 
@@ -27,16 +28,13 @@ class Joined:
 
 
 class GraphRows:
-    """Rows of Â = normalize(graph), or of the graph enlarged by `joined`.
-
-    The rows equal those of `fastgcn.normalize` but for the order of their entries.
-    """
+    """Rows of Â = normalize(graph), or of the graph enlarged by `joined`."""
 
     def __init__(self, csr: CSR, normalization: str, joined: Joined | None = None) -> None:
         self.csr, self.normalization, self.joined = csr, normalization, joined
         self._old = len(csr.indptr) - 1
-        self._loop = 0 if normalization == "neighbors" else 1
-        self._all_sums: FloatArray | None = None
+        self._loops = normalization != "neighbors"
+        self._all_factors: FloatArray | None = None
 
     @property
     def n(self) -> int:
@@ -44,50 +42,59 @@ class GraphRows:
 
     def rows(self, nodes: IntArray) -> Rows:
         """The rows of `nodes`, with their own loop where the normalisation has one."""
-        counts, columns, weights = self._neighbors(nodes)
-        if self._loop:
-            ends = np.cumsum(counts)  # every row gets its loop, of weight one, as its last entry
-            columns = np.insert(columns, ends, nodes)
-            weights = np.insert(weights, ends, 1)
-            counts = counts + 1
-        own = np.repeat(self._row_sums(nodes), counts)
-        if self.normalization == "symmetric":
-            values = weights / np.sqrt(own * self._row_sums(columns))
-        else:
-            values = weights / own
-        return Rows(offsets(counts), columns, values.astype(np.float32))
+        from fastgcn.kernels.rows import scale_rows  # loads numba
 
-    def _neighbors(self, nodes: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Counts (s,), columns (m,) and weights (m,) of the rows of A, enlarged if joined."""
+        indptr, columns, values = self._unscaled(nodes)
+        many = self._are_many(len(columns))
+        if many:
+            forget(self.csr.indices)
+        if self.normalization != "symmetric":
+            factors, own, places = None, self._factors(nodes), columns
+        elif many:
+            factors, places = self._table(), columns
+            own = factors[nodes]
+        else:
+            needed, places = np.unique(columns, return_inverse=True)
+            factors, own = self._factors(needed), self._factors(nodes)
+        scale_rows(indptr, places, values, own, factors)
+        return Rows(indptr, columns, values)
+
+    def _unscaled(self, nodes: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """The rows of A + I (of A without loops), enlarged if joined."""
         if self.joined is None:
-            return _read(self.csr, nodes)
+            return _cut(self.csr, nodes, loops=self._loops)
         old = np.flatnonzero(nodes < self._old)
         places, gains = self._gains(nodes)
-        counts_old, columns_old, weights_old = _read(self.csr, nodes[old])
-        counts_new, columns_new, weights_new = _read(self.joined.gained, gains)
-        row = np.concatenate([np.repeat(old, counts_old), np.repeat(places, counts_new)])
-        order = np.argsort(row, kind="stable")
-        return (
-            np.bincount(row, minlength=len(nodes)),
-            np.concatenate([columns_old, columns_new])[order],
-            np.concatenate([weights_old, weights_new])[order],
-        )
+        new = np.flatnonzero(nodes >= self._old) if self._loops else nodes[:0]
+        parts = [
+            (old, *_cut(self.csr, nodes[old], loops=self._loops)),
+            (places, *_cut(self.joined.gained, gains)),
+            (new, np.arange(len(new) + 1), nodes[new], np.ones(len(new), np.float32)),
+        ]
+        row = np.concatenate([np.repeat(own, np.diff(indptr)) for own, indptr, _, _ in parts])
+        columns = np.concatenate([part[2] for part in parts])
+        order = np.lexsort((columns, row))
+        indptr = np.searchsorted(row[order], np.arange(len(nodes) + 1))
+        return indptr, columns[order], np.concatenate([part[3] for part in parts])[order]
 
-    def _row_sums(self, nodes: IntArray) -> FloatArray:
-        """(s,) float64: the row sums of A + I (of A without loops), enlarged if joined."""
-        if self.joined is None and 8 * len(nodes) > self._old and self._all_sums is None:
-            # So many are asked for that all of them are cheaper than finding out which.
-            self._all_sums = self._loop + _sums(self.csr, np.arange(self._old))
-        if self._all_sums is not None:
-            return self._all_sums[nodes]
-        distinct, inverse = np.unique(nodes, return_inverse=True)
-        sums = np.full(len(distinct), float(self._loop))
-        old = distinct < self._old
-        sums[old] += _sums(self.csr, distinct[old])
+    def _are_many(self, asked: int) -> bool:
+        """Whether so many are asked for that all factors are cheaper than finding out which."""
+        return self._all_factors is not None or (self.joined is None and 8 * asked > self._old)
+
+    def _table(self) -> FloatArray:
+        if self._all_factors is None:
+            self._all_factors = self._factors(np.arange(self._old))
+        return self._all_factors
+
+    def _factors(self, nodes: IntArray) -> FloatArray:
+        """(s,) float64: what scales the rows of `nodes`, and if symmetric their columns."""
+        sums = np.full(len(nodes), float(self._loops))
+        old = nodes < self._old
+        sums[old] += _sums(self.csr, nodes[old])
         if self.joined is not None:
-            places, gains = self._gains(distinct)
+            places, gains = self._gains(nodes)
             sums[places] += _sums(self.joined.gained, gains)
-        return sums[inverse]
+        return scaling_factors(sums, self.normalization)
 
     def _gains(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
         """Which of `nodes` gain edges, and the rows of `gained` that say which."""
@@ -98,16 +105,17 @@ class GraphRows:
         return hit, row[hit]
 
 
-def _read(csr: CSR, nodes: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    entries, counts = row_entries(csr.indptr, nodes)
-    columns = csr.indices[entries].astype(np.int64, copy=False)
-    weights = np.ones(len(entries)) if csr.weights is None else csr.weights[entries]
-    return counts, columns, weights.astype(np.float64, copy=False)
+def _cut(
+    csr: CSR, nodes: IntArray, *, loops: bool = False
+) -> tuple[IntArray, IntArray, FloatArray]:
+    from fastgcn.kernels.rows import cut_rows  # loads numba
+
+    return cut_rows(csr.indptr, csr.indices, csr.weights, nodes, loops=loops)
 
 
 def _sums(csr: CSR, nodes: IntArray) -> FloatArray:
     if csr.weights is None:
         return (csr.indptr[nodes + 1] - csr.indptr[nodes]).astype(np.float64)
-    counts, _, weights = _read(csr, nodes)
-    rows = np.repeat(np.arange(len(nodes)), counts)
+    indptr, _, weights = _cut(csr, nodes)
+    rows = np.repeat(np.arange(len(nodes)), np.diff(indptr))
     return np.bincount(rows, weights=weights, minlength=len(nodes)).astype(np.float64)

@@ -21,6 +21,7 @@ from fastgcn.graph import Graph
 from fastgcn.losses import make_loss
 from fastgcn.machine import choose_device, one_thread, thread_count
 from fastgcn.prefetch import ahead
+from fastgcn.presets import best_preset
 from fastgcn.runs import Checkpoint, Run, RunFolder, build_model
 from fastgcn.samplers import Block, LayerSampler
 from fastgcn.samplers.choose import make_sampler
@@ -49,15 +50,16 @@ def fit(
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
-    `run_dir` keeps the run on disk, where it survives an interruption (`resume`). `on_epoch`
-    is called with the record of each epoch.
+    Without a config, with the best settings known for such a graph. `run_dir` keeps the run on
+    disk, where it survives an interruption (`resume`). `on_epoch` is called with the record of
+    each epoch.
 
     >>> import fastgcn
     >>> run = fastgcn.fit(fastgcn.load("digits"), fastgcn.TrainConfig(epochs=2, samples=50))
     >>> len(run.history)
     2
     """
-    config = resolve_samples(graph, config or TrainConfig())
+    config = resolve_samples(graph, config or best_preset(graph))
     folder = None
     if run_dir is not None:
         # Before the folder is made: a refused run leaves nothing behind.
@@ -115,20 +117,23 @@ class Trainer:
     def __init__(self, graph: Graph, config: TrainConfig, folder: RunFolder | None) -> None:
         self.config, self.clock = config, Clock()
         self.device = choose_device(config.device)
+        where = folder.path if folder else None
         with self.clock.charge("precompute"):
-            self.data = prepare(graph, config, folder.path if folder else None)
+            self.data = prepare(graph, config, where)
         sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
         self.model = build_model(config, sizes, multilabel=graph.multilabel).to(self.device)
         self.model.set_feature_statistics(self.data.statistics)
         self.optimizer = Adam(self._parameter_groups(), config.learning_rate)
-        self.sampler = make_sampler(config, self.data.adjacency, self.data.csr)
+        self.sampler = make_sampler(config, self.data.adjacency, self.data.edges)
         self.rng = torch.Generator().manual_seed(config.seed + 1)
         self.feed = Feed(self.data, config, self.model, self.sampler, self.rng)
         self.dropout_rng = torch.Generator(self.device).manual_seed(config.seed + 2)
         self.model.dropout.rng = self.dropout_rng
         self.loss = make_loss(self.data, graph, config).to(self.device)
         self.step = make_step(self.model, self.loss, self.optimizer)
-        self.validation = Judge(graph, config, graph.split.val) if graph.split.val.size else None
+        self.validation: Judge | None = None
+        if graph.split.val.size:
+            self.validation = Judge(graph, config, graph.split.val, folder=where)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Tensor] = {}
         self.batches = 0
@@ -303,6 +308,8 @@ def _train(
 
 def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
     model, clock = trainer.model, trainer.clock
+    if folder is not None:
+        folder.save_checkpoint(trainer.checkpoint())
     model.load_state_dict(trainer.best)
     best = trainer.history[best_epoch(trainer.history)]
     metrics: dict[str, Any] = {
@@ -314,7 +321,9 @@ def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
     metrics |= {name: value for name, value in best.items() if name.startswith("val_")}
     if graph.split.test.size:
         with clock.charge("evaluation"):
-            judge = Judge(graph, trainer.config, graph.split.test)
+            # What training held goes first: both together would be the run's peak of memory.
+            del trainer.data, trainer.feed, trainer.sampler, trainer.validation
+            judge = Judge(graph, trainer.config, graph.split.test, once=True)
             scores = judge(model) if len(judge) else None
         if scores is not None:
             metrics |= {f"test_{name}": value for name, value in scores.scores().items()}
@@ -342,6 +351,5 @@ def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
         path=None if folder is None else folder.path,
     )
     if folder is not None:
-        folder.save_checkpoint(trainer.checkpoint())
         folder.finish(run)
     return run

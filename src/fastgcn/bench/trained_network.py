@@ -56,7 +56,7 @@ class TrainedNetwork:
 
     def _sampler(self, config: TrainConfig) -> Sampler:
         data = self.trainer.data
-        sampler = make_sampler(config, data.adjacency, data.csr)
+        sampler = make_sampler(config, data.adjacency, data.edges)
         if isinstance(sampler, HistorySampler):
             # A copy shares what is kept, which is large.
             history = copy.copy(self._histories[config.history_every])

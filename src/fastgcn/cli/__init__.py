@@ -20,7 +20,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # loading rich would take as long as all the rest of `--help`
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("train")(train.train)
 app.command("evaluate")(apply.evaluate)

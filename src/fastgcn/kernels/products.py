@@ -12,6 +12,40 @@ from fastgcn.types import FloatArray, IntArray
 # Multiplications below which a second thread costs more to wake than it saves.
 _WORTH_SHARING = 1 << 21
 
+# A part of a dense matrix that stays in the cache while the rows of a sparse one go over it, and
+# the entries that a row must have in a part, on average, to be worth reading and writing it again.
+_PART_BYTES = 1 << 24
+_ENTRIES_A_PART = 3
+
+
+@njit(cache=True, nogil=True)
+def _add_entries(
+    row: FloatArray,
+    begin: int,
+    end: int,
+    columns: IntArray,
+    values: FloatArray,
+    dense: FloatArray,
+    first: int,
+) -> None:
+    """row += Σ values[e] · dense[columns[e] - first] over entries begin..end-1, in their order.
+
+    Four at a time: a core then waits for four rows from memory at once, and reads `row` a
+    quarter as often. The sums are those of one at a time to the last bit.
+    """
+    entry = begin
+    while entry + 4 <= end:
+        a, b = dense[columns[entry] - first], dense[columns[entry + 1] - first]
+        c, d = dense[columns[entry + 2] - first], dense[columns[entry + 3] - first]
+        of_a, of_b, of_c, of_d = values[entry : entry + 4]
+        for j in range(len(row)):
+            row[j] = row[j] + of_a * a[j] + of_b * b[j] + of_c * c[j] + of_d * d[j]
+        entry += 4
+    for last in range(entry, end):
+        value, other = values[last], dense[columns[last] - first]
+        for j in range(len(row)):
+            row[j] += value * other[j]
+
 
 @njit(cache=True, nogil=True)
 def multiply_rows(
@@ -24,14 +58,46 @@ def multiply_rows(
     out: FloatArray,
 ) -> None:
     """out[start:stop] = the rows start..stop-1 of the sparse matrix times `dense`."""
-    width = dense.shape[1]
     for r in range(start, stop):
-        row = out[r]
-        row[:] = 0
-        for entry in range(indptr[r], indptr[r + 1]):
-            value, other = values[entry], dense[columns[entry]]
-            for j in range(width):
-                row[j] += value * other[j]
+        out[r] = 0
+        _add_entries(out[r], indptr[r], indptr[r + 1], columns, values, dense, 0)
+
+
+@njit(cache=True, nogil=True)
+def _reaching(column: int, columns: IntArray, begin: int, end: int) -> int:
+    """The first entry of begin..end-1, which ascend, at or above a column; `end` if none is."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if columns[middle] < column:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@njit(cache=True, nogil=True)
+def add_part(
+    start: int,
+    stop: int,
+    indptr: IntArray,
+    columns: IntArray,
+    values: FloatArray,
+    part: FloatArray,
+    first: int,
+    out: FloatArray,
+) -> None:
+    """out[start:stop] += the product with a matrix of which `part` holds the rows from `first` on.
+
+    Columns ascend in each row, so that the parts, taken from the first to the last, add up to
+    what `multiply_rows` gives, bit for bit. The part from 0 on starts the sums.
+    """
+    last = first + len(part)
+    for r in range(start, stop):
+        if first == 0:
+            out[r] = 0
+        begin = _reaching(first, columns, indptr[r], indptr[r + 1])
+        end = _reaching(last, columns, begin, indptr[r + 1])
+        _add_entries(out[r], begin, end, columns, values, part, first)
 
 
 @njit(cache=True, nogil=True)
@@ -91,6 +157,44 @@ def sparse_times_dense(
     return out
 
 
+def sorted_times_dense(
+    indptr: IntArray, columns: IntArray, values: FloatArray, dense: FloatArray
+) -> FloatArray:
+    """`sparse_times_dense` of a matrix whose columns ascend in each row, bit for bit.
+
+    Where `dense` is larger than a cache, it is taken in parts that are not.
+    """
+    rows, parts = len(indptr) - 1, -(-dense.nbytes // _PART_BYTES)
+    if len(values) < _ENTRIES_A_PART * parts * rows:
+        parts = 1
+    out = np.empty((rows, dense.shape[1]), np.float32)
+    step = max(-(-len(dense) // max(parts, 1)), 1)
+    for first in range(0, max(len(dense), 1), step):
+        add_part_product(indptr, columns, values, dense[first : first + step], first, out)
+    return out
+
+
+def add_part_product(
+    indptr: IntArray,
+    columns: IntArray,
+    values: FloatArray,
+    part: FloatArray,
+    first: int,
+    out: FloatArray,
+) -> None:
+    """out (s, d) += the (s, k) CSR matrix times a dense (k, d) matrix of which `part` holds rows.
+
+    They are those from `first` on. Parts come in order, and that from 0 on sets `out`.
+
+    Columns must ascend in each row, unless the part is the whole.
+    """
+    _share_rows(
+        lambda a, b: add_part(a, b, indptr, columns, values, part, first, out),
+        indptr,
+        int(indptr[-1] - indptr[0]) * out.shape[1],
+    )
+
+
 def sparse_times_sparse(
     indptr: IntArray,
     columns: IntArray,
@@ -98,17 +202,16 @@ def sparse_times_sparse(
     other_indptr: IntArray,
     other_columns: IntArray,
     other_values: FloatArray,
-    width: int,
-) -> FloatArray:
-    """(s, width) float32, dense: the (s, k) CSR matrix times a (k, width) CSR matrix."""
-    out = np.empty((len(indptr) - 1, width), np.float32)
+    out: FloatArray,
+) -> None:
+    """out (s, d) float32, dense = the (s, k) CSR matrix times a (k, d) CSR matrix."""
     other = other_indptr, other_columns, other_values
+    entries = int(indptr[-1] - indptr[0])
     _share_rows(
         lambda a, b: multiply_sparse_rows(a, b, indptr, columns, values, *other, out),
         indptr,
-        len(values) * len(other_values) // max(len(other_indptr) - 1, 1) + out.size,
+        entries * len(other_values) // max(len(other_indptr) - 1, 1) + out.size,
     )
-    return out
 
 
 def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplications: int) -> None:
@@ -118,7 +221,7 @@ def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplicati
         work(0, rows)
         return
     # More pieces than threads, so that a thread with light rows takes another.
-    shares = np.linspace(0, indptr[-1] + rows, 8 * torch.get_num_threads() + 1)
+    shares = np.linspace(indptr[0], indptr[-1] + rows, 8 * torch.get_num_threads() + 1)
     over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
 
 

@@ -162,7 +162,7 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
                 for part, judge in judges.items():
                     curve[part].append(round(judge(trainer.model).accuracy, 4))
         trainer.model.load_state_dict(trainer.best)
-        test = Judge(graph, config, graph.split.test)(trainer.model)
+        test = Judge(graph, config, graph.split.test, once=True)(trainer.model)
     best = trainer.history[best_epoch(trainer.history)]
     return {
         "epochs": len(trainer.history),

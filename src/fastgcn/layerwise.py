@@ -1,0 +1,224 @@
+"""The full network by eq. 1, layer by layer in row chunks, for the nodes that are asked for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.adjacency import RowSource
+from fastgcn.features import FeatureRows
+from fastgcn.kernels.products import sorted_times_dense
+from fastgcn.models import GCN, GraphConvolution
+from fastgcn.progress import progress
+from fastgcn.samplers.block import Block
+from fastgcn.types import FloatArray, IntArray
+
+FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
+MixedRows = Callable[[int, int], FloatArray]  # rows start..stop-1 of ÂX
+
+# Nodes whose rows are mixed together; bounds the temporaries.
+_NODES_AT_ONCE = 32_768
+# Rows of X or ÂX that are multiplied together: few enough to be in the cache still once read.
+_ROWS_AT_ONCE = 2_048
+
+
+@torch.no_grad()
+def full_forward(
+    model: GCN,
+    source: RowSource,
+    features: FeatureSource,
+    nodes: IntArray,
+    *,
+    layers: int | None = None,
+    needed: list[IntArray] | None = None,
+    mixed: MixedRows | None = None,
+) -> Tensor:
+    """(len(nodes), d): H^(layers) of `nodes`, on the network's device.
+
+    Layer l is computed for the nodes that layer l+1 needs and no others: those of `needed_nodes`,
+    which may be known before, as may be the rows of ÂX of `needed[1]`, `mixed`.
+    """
+    layers = len(model.layers) if layers is None else layers
+    asked = np.unique(nodes)
+    needed = needed_nodes(source, asked, layers) if needed is None else needed
+    work = sum(map(len, needed[:1] if mixed is None else [])) + sum(map(len, needed[1:]))
+    with _evaluating(model), progress("Applying the network", work, "rows") as advance:
+        forward = _Pass(model, source, features, asked, advance)
+        if layers > 0 and mixed is None:
+            forward.read_features(needed[0])
+        for number, above in enumerate(needed[1:]):
+            forward.layer(number, above, mixed if number == 0 else None, last=number == layers - 1)
+        return forward.h(nodes)
+
+
+class _Pass:
+    """The rows of one layer after the other.
+
+    Attributes:
+        h: rows of H^(l) by node id; stale where no layer wants them as they are.
+        z: what the next layer mixes, for the nodes `below`: HW, or H where W widens. Where h is
+            not wanted, z is all that is kept of a layer, and mostly narrower.
+    """
+
+    def __init__(
+        self,
+        model: GCN,
+        source: RowSource,
+        features: FeatureSource,
+        asked: IntArray,
+        advance: Callable[[int], None],
+    ) -> None:
+        self.model, self.source, self.features = model, source, features
+        self.asked, self.advance = asked, advance
+        self.device = next(model.parameters()).device
+        self.h: Callable[[IntArray], Tensor] = self._inputs
+        self.hidden: list[_RowsById] = []  # of the asked nodes, where the output layer wants them
+        self.below, self.z = asked, _Filled(0)
+
+    def _inputs(self, ids: IntArray) -> Tensor:
+        return torch.from_numpy(self.features(ids)).to(self.device)
+
+    def read_features(self, nodes: IntArray) -> None:
+        self.below, self.z = nodes, _Filled(len(nodes))
+        for start, ids in _chunks(nodes, _ROWS_AT_ONCE):
+            self.z.put(start, self.model.convolutions[0].before(self._inputs(ids)))
+            if isinstance(self.features, FeatureRows):
+                self.features.forget()
+            self.advance(len(ids))
+
+    def layer(self, number: int, nodes: IntArray, mixed: MixedRows | None, *, last: bool) -> None:
+        """H^(number+1) of `nodes`, or what the layer above does to it first."""
+        layer = self.model.convolutions[number]
+        upper = None if last else self.model.convolutions[number + 1]
+        jumping = self.model.jumping != "none"
+        wanted = upper is None or upper.own_weight is not None or jumping
+        rows, z = _Filled(len(nodes)), _Filled(len(nodes))
+        convolved = self._convolution(layer) if mixed is None else _kept(mixed, layer, self.device)
+        for start, ids in _chunks(nodes, _NODES_AT_ONCE if mixed is None else _ROWS_AT_ONCE):
+            out = layer.finish(convolved(start, ids), self._own_rows(number, ids))
+            out = self.model.activate(number, out)
+            if upper is not None:
+                z.put(start, upper.before(out))
+            if wanted:
+                rows.put(start, out)
+            self.advance(len(ids))
+        if wanted:
+            self.h = _RowsById(nodes, rows.rows)
+        if jumping:
+            self.hidden.append(_RowsById(self.asked, self.h(self.asked)))
+        self.below, self.z = nodes, z
+
+    def _convolution(self, layer: GraphConvolution) -> Callable[[int, IntArray], Tensor]:
+        """ÂHW of some nodes, from z."""
+        z, numbered = self.z.rows, _numbering(self.below, self.source.n)
+        below = torch.from_numpy(self.below)
+
+        def convolved(_: int, ids: IntArray) -> Tensor:
+            rows = self.source.rows(ids)
+            csr = rows.indptr, numbered(rows.indices), rows.values
+            if z.device.type == "cpu":
+                mixed = torch.from_numpy(sorted_times_dense(*csr, z.numpy()))
+            else:
+                mixed = Block.of_csr(torch.from_numpy(ids), below, csr).to(z.device).mix(z)
+            return mixed if layer.shrinks else mixed @ layer.weight
+
+        return convolved
+
+    def _own_rows(self, number: int, ids: IntArray) -> Tensor | None:
+        if self.model.jumps(number):
+            return self.model.joined([rows(ids) for rows in self.hidden])
+        return None if self.model.convolutions[number].own_weight is None else self.h(ids)
+
+
+def _kept(
+    mixed: MixedRows, layer: GraphConvolution, device: torch.device
+) -> Callable[[int, IntArray], Tensor]:
+    """ÂXW of some nodes, from rows of ÂX."""
+
+    def convolved(start: int, ids: IntArray) -> Tensor:
+        return torch.from_numpy(mixed(start, start + len(ids))).to(device) @ layer.weight
+
+    return convolved
+
+
+class _Filled:
+    """A tensor of n rows that is filled from chunks; its width is that of the first."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.rows = n, torch.empty(0)
+
+    def put(self, start: int, chunk: Tensor) -> None:
+        if start == 0:
+            self.rows = chunk.new_empty((self.n, chunk.shape[1]))
+        self.rows[start : start + len(chunk)] = chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsById:
+    """Computed rows (k, d) of `nodes` (k,), ascending, read by node id."""
+
+    nodes: IntArray
+    rows: Tensor
+
+    def __call__(self, ids: IntArray) -> Tensor:
+        return self.rows[torch.from_numpy(np.searchsorted(self.nodes, ids)).to(self.rows.device)]
+
+
+def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
+    """The place in `nodes`, ascending, of any of them, by the cheapest means."""
+    if len(nodes) == n:
+        return lambda ids: ids
+    if _few(len(nodes), n):
+        return lambda ids: np.searchsorted(nodes, ids)
+    places = np.zeros(n, np.int32)
+    places[nodes] = np.arange(len(nodes), dtype=np.int32)
+    return lambda ids: places[ids]
+
+
+def needed_nodes(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
+    """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
+    sets = [nodes]
+    for _ in range(layers):
+        if 2 * len(sets[0]) > source.n:
+            # Finding out which of the others are not needed costs more than computing them.
+            sets.insert(0, np.arange(source.n))
+            continue
+        columns = [
+            _distinct(source.rows(ids).indices, source.n)
+            for _, ids in _chunks(sets[0], _NODES_AT_ONCE)
+        ]
+        # A node's own row is needed too, where Â has no loop to ask for it.
+        sets.insert(0, _distinct(np.concatenate([sets[0], *columns]), source.n))
+    return sets
+
+
+def _distinct(ids: IntArray, n: int) -> IntArray:
+    """Ascending."""
+    if _few(len(ids), n):
+        return np.unique(ids)
+    there = np.zeros(n, dtype=np.bool_)
+    there[ids] = True
+    return np.flatnonzero(there)
+
+
+def _few(count: int, n: int) -> bool:
+    """Whether sorting or searching so many ids costs less than a table over all n."""
+    return 16 * count < n
+
+
+def _chunks(ids: IntArray, size: int) -> Iterator[tuple[int, IntArray]]:
+    for start in range(0, len(ids), size):
+        yield start, ids[start : start + size]
+
+
+@contextmanager
+def _evaluating(model: GCN) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
