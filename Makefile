@@ -32,6 +32,9 @@ bench: setup
 	$(BIN)/python benchmarks/bench_import.py | tee -a results/import.jsonl
 	$(BIN)/python benchmarks/bench_generate.py | tee -a results/generate.jsonl
 	$(BIN)/fastgcn bench accuracy
+	$(BIN)/fastgcn bench accuracy --preset best
+	$(BIN)/fastgcn bench estimators
+	$(BIN)/fastgcn bench speed
 
 test-gpu: setup
 	$(BIN)/python -m pytest -m gpu

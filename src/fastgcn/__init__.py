@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastgcn.new_nodes import predict_new
     from fastgcn.presets import (
         authors_code,
+        best_preset,
         graphsage,
         kipf_gcn,
         paper_cora,
@@ -62,6 +63,7 @@ _HOME = {
     "NeighborSampler": "fastgcn.samplers.neighbor",
     "GCN": "fastgcn.models",
     "TrainConfig": "fastgcn.config",
+    "best_preset": "fastgcn.presets",
     "paper_cora": "fastgcn.presets",
     "paper_pubmed": "fastgcn.presets",
     "paper_reddit": "fastgcn.presets",
@@ -103,6 +105,7 @@ __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
     "NeighborSampler",
     "GCN",
     "TrainConfig",
+    "best_preset",
     "paper_cora",
     "paper_pubmed",
     "paper_reddit",
