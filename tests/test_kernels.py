@@ -59,7 +59,7 @@ def test_columns_are_numbered_behind_the_rows(seed: int, n: int, index_type: typ
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@given(seeds, st.integers(1, 20), st.integers(1, 20), st.integers(1, 9), index_types)
+@given(seeds, st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), index_types)
 @settings(max_examples=30)
 def test_products(
     threads: int, seed: int, rows: int, columns: int, width: int, index_type: type
@@ -82,7 +82,7 @@ def test_products(
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@given(seeds, st.integers(1, 20), st.integers(1, 20), st.integers(1, 9), index_types)
+@given(seeds, st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), index_types)
 @settings(max_examples=30)
 def test_products_by_parts_are_those_of_the_whole(
     threads: int, seed: int, rows: int, columns: int, width: int, index_type: type

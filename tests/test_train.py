@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
+import fastgcn.judge
 import fastgcn.training_data
 from fastgcn import (
     Graph,
@@ -24,12 +25,12 @@ from fastgcn import (
     subgraph,
 )
 from fastgcn.errors import InputError
+from fastgcn.judge import Judge
 from fastgcn.losses import make_loss
 from fastgcn.machine import thread_count
 from fastgcn.models import Dropout
 from fastgcn.stopping import should_stop
 from fastgcn.train import Trainer
-from fastgcn.training_data import Judge
 from fastgcn.types import FloatArray
 from tests.communities import communities, quick, weights_of, with_only_training, without_times
 from tests.strategies import split_of
@@ -271,7 +272,7 @@ def test_what_judges_keep_changes_nothing(
     part = graph.split.val[::-1]
     in_memory = Judge(graph, settings, part)(model)
     once = Judge(graph, settings, part, once=True)(model)
-    monkeypatch.setattr(fastgcn.training_data, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(fastgcn.judge, "_KEPT_BYTES", 0)
     kept = Judge(graph, settings, part, folder=tmp_path)
     nowhere = Judge(graph, settings, part, folder=tmp_path / "missing")
     for scores in (once, kept(model), kept(model), nowhere(model)):

@@ -10,6 +10,7 @@ from torch import Tensor
 from fastgcn.config import TrainConfig
 from fastgcn.models import GCN
 from fastgcn.samplers import Block, LayerSampler, Sampler
+from fastgcn.sparse_rows import InputRows
 from fastgcn.training_data import TrainingData
 
 # Batches drawn in one compiled call, where the sampler can: enough for Python's part of the work
@@ -18,10 +19,11 @@ _TOGETHER = 16
 
 
 class Prepared(NamedTuple):
-    """A batch ready for its step: blocks, input rows (k, F), labels (s, ...)."""
+    """A batch ready for its step: blocks, input rows (k, F), perhaps sparse, and labels
+    (s, ...)."""
 
     blocks: list[Block]
-    x: Tensor
+    x: InputRows
     labels: Tensor
 
 
@@ -53,8 +55,7 @@ class Feed:
         end = len(nodes)
         if self.config.drop_last and end > size:
             end -= end % size
-        for start in range(0, end, size):
-            yield nodes[start : start + size]
+        yield from torch.split(nodes[:end], size)
 
     def prepared(self, batches: Iterable[Tensor]) -> Generator[Prepared]:
         """What a step needs of each batch."""
@@ -89,6 +90,6 @@ class Feed:
         sources = [
             mine[0].src if mine else batch for batch, mine in zip(batches, blocks, strict=True)
         ]
-        rows = torch.split(self.data.rows(torch.cat(sources)), [len(each) for each in sources])
+        rows = self.data.input_rows(torch.cat(sources)).split([len(each) for each in sources])
         labels = torch.split(self.data.labels[torch.cat(batches)], [len(each) for each in batches])
         yield from map(Prepared, blocks, rows, labels)

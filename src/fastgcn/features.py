@@ -96,6 +96,17 @@ class FeatureRows:
     def n(self) -> int:
         return int(self.features.shape[0]) if self.nodes is None else len(self.nodes)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are sparse: the features are, and no mean is taken off them."""
+        centred = self.statistics is not None and bool(self.statistics.mean.any())
+        return isinstance(self.features, csr_array) and not centred
+
+    def sparse_rows(self, ids: IntArray) -> csr_array:
+        """(len(ids), F) float32, of features that are `sparse`; not to be written to."""
+        assert self.sparse
+        return cast(csr_array, self._rows(ids))
+
     def __call__(self, ids: IntArray) -> FloatArray:
         """(len(ids), F) float32, dense, a copy."""
         rows = self._rows(ids)

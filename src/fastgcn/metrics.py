@@ -41,32 +41,38 @@ def measure(probabilities: FloatArray, labels: IntArray | BoolArray) -> Metrics:
     (0.667, (1, 2))
     """
     n_classes = probabilities.shape[1]
-    safe = np.clip(probabilities.astype(np.float64), 1e-12, 1.0)
     if labels.ndim == 2:
-        truth = labels.astype(bool)
-        guess = probabilities > 0.5
-        against = np.clip(1.0 - probabilities.astype(np.float64), 1e-12, 1.0)
-        loss = float(-np.where(truth, np.log(safe), np.log(against)).mean())
+        truth, guess = labels.astype(bool), probabilities > 0.5
+        chances = probabilities.astype(np.float64)
+        loss = _cross_entropy(np.where(truth, chances, 1.0 - chances))
+        accuracy = (truth == guess).all(axis=1).mean()
+        hits = (truth & guess).sum(axis=0)
+        guessed, true = guess.sum(axis=0), truth.sum(axis=0)
     else:
-        classes = np.arange(n_classes)
-        truth = labels[:, None] == classes
-        guess = probabilities.argmax(axis=1)[:, None] == classes
-        loss = float(-np.log(safe[np.arange(len(labels)), labels]).mean())
-    hits = (truth & guess).sum(axis=0)
-    guessed, true = guess.sum(axis=0), truth.sum(axis=0)
-    f1 = _share(2 * hits, guessed + true)
-    met = (guessed + true) > 0
+        best = probabilities.argmax(axis=1)
+        loss = _cross_entropy(probabilities[np.arange(len(labels)), labels])
+        accuracy = (best == labels).mean()
+        hits, guessed, true = (
+            np.bincount(ids, minlength=n_classes) for ids in (labels[best == labels], best, labels)
+        )
+    met = guessed + true
+    precision, recall, f1 = _share(np.stack([hits, hits, 2 * hits]), np.stack([guessed, true, met]))
     return Metrics(
-        micro_f1=float(_share(2 * hits.sum(), guessed.sum() + true.sum())),
-        macro_f1=float(f1[met].mean()) if met.any() else 0.0,
-        accuracy=float((truth == guess).all(axis=1).mean()),
+        micro_f1=float(_share(2 * hits.sum(), met.sum())),
+        macro_f1=float(f1[met > 0].mean()) if met.any() else 0.0,
+        accuracy=float(accuracy),
         loss=loss,
         n_nodes=len(labels),
-        precision=tuple(_share(hits, guessed).tolist()),
-        recall=tuple(_share(hits, true).tolist()),
+        precision=tuple(precision.tolist()),
+        recall=tuple(recall.tolist()),
         f1=tuple(f1.tolist()),
-        support=tuple(int(k) for k in true),
+        support=tuple(true.tolist()),
     )
+
+
+def _cross_entropy(chances: FloatArray) -> float:
+    """The mean of -log, of the probabilities given to what is true."""
+    return float(-np.log(np.clip(chances.astype(np.float64), 1e-12, 1.0)).mean())
 
 
 def _share(part: AnyArray, whole: AnyArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import cast
+from typing import cast, overload
 
 import torch
 from torch import Generator, Tensor, nn
@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 from fastgcn.features import Statistics
 from fastgcn.kernels.dropout import dropout_mask
 from fastgcn.samplers.block import Block
+from fastgcn.sparse_rows import InputRows, SparseRows
 
 
 class GraphConvolution(nn.Module):
@@ -43,11 +44,19 @@ class GraphConvolution(nn.Module):
         if self.own_weight is not None:
             assert own is not None
             out = out + own @ self.own_weight
+        return self._biased(out)
+
+    def _biased(self, out: Tensor) -> Tensor:
         return out if self.bias is None else out + self.bias
 
-    def forward(self, h: Tensor, block: Block | None, own: Tensor | None = None) -> Tensor:
+    def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
         """`own` None: O = H. `block` None: h holds rows of ÂH, and rows of O to the right of them
-        where the layer has R."""
+        where the layer has R; these may be sparse."""
+        if isinstance(h, SparseRows):
+            assert block is None
+            own_weight = self.own_weight
+            both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
+            return self._biased(h @ both)
         if block is None:
             n_in = len(self.weight)
             return self.finish(h[:, :n_in] @ self.weight, h[:, n_in:])
@@ -62,7 +71,8 @@ class GraphConvolution(nn.Module):
         if block.mix_first_only:
             return True
         n_in, n_out = self.weight.shape
-        sources, rows, entries = len(block.src), len(block.dst), block.entries
+        # Not by len, which takes microseconds for a tensor.
+        sources, rows, entries = block.src.numel(), block.dst.numel(), block.entries
         return entries * n_in + rows * n_in * n_out < sources * n_in * n_out + entries * n_out
 
 
@@ -78,16 +88,26 @@ class Dropout(nn.Module):
         self.rates = tuple(rates)
         self.rng: Generator | None = None
 
-    def forward(self, h: Tensor, layer: int) -> Tensor:
+    @overload
+    def forward(self, h: Tensor, layer: int) -> Tensor: ...
+    @overload
+    def forward(self, h: SparseRows, layer: int) -> SparseRows: ...
+    def forward(self, h: InputRows, layer: int) -> InputRows:
+        """Of sparse rows, only entries that are stored: what is zero stays so anyway."""
         rate = self.rates[layer]
         if not self.training or rate == 0:
             return h
+        if isinstance(h, SparseRows):
+            return h.scaled(self._mask(h.values.shape, rate).numpy())
         if h.device.type != "cpu":
             return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)
-        mask = torch.empty(h.shape)
+        return h * self._mask(h.shape, rate)
+
+    def _mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
+        mask = torch.empty(shape)
         seed = int(torch.randint(2**62, (), generator=self.rng))
         dropout_mask(seed, rate, mask.view(-1).numpy())
-        return h * mask
+        return mask
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -200,22 +220,25 @@ class GCN(nn.Module):
             cast(Tensor, self.feature_mean).copy_(torch.from_numpy(statistics.mean))
             cast(Tensor, self.feature_scale).copy_(torch.from_numpy(statistics.scale))
 
-    def forward(self, blocks: Sequence[Block], x: Tensor) -> Tensor:
+    def forward(self, blocks: Sequence[Block], x: InputRows) -> Tensor:
         """Logits of `blocks[-1].dst`, eq. 10: x holds the rows of `blocks[0].src`.
 
-        With one block fewer than layers, x holds rows of ÂX and the first layer is a linear map.
+        With one block fewer than layers, x holds rows of ÂX, perhaps sparse, and the first layer
+        is a linear map.
         """
         precomputed = len(self.layers) - len(blocks)
-        h = x
+        h: InputRows = x
         hidden: list[Tensor] = []  # of the nodes at hand, where the output layer wants them
         for number, layer in enumerate(self.convolutions):
             block = blocks[number - precomputed] if number >= precomputed else None
             h = self.dropout(h, number)
             if self.jumping != "none" and number > 0:
                 assert block is not None
+                assert isinstance(h, Tensor)
                 hidden = [block.own_rows(rows) for rows in (*hidden, h)]
             own = self.joined(hidden) if self.jumps(number) else None
             h = self.activate(number, layer(h, block, own))
+        assert isinstance(h, Tensor)
         return h
 
     def jumps(self, number: int) -> bool:

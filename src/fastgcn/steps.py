@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from fastgcn.kernels.gradients import adam_update
-from fastgcn.kernels.step import MIX_FIRST, NO_BLOCK, WEIGHT_FIRST, train_step
+from fastgcn.kernels.step import MIX_FIRST, NO_BLOCK, SPARSE_INPUT, WEIGHT_FIRST, train_step
 from fastgcn.models import GCN
 from fastgcn.samplers import Block
+from fastgcn.sparse_rows import InputRows, SparseRows
 from fastgcn.types import FloatArray, IntArray
 
 Csr = tuple[IntArray, IntArray, FloatArray]
@@ -20,7 +21,7 @@ Csr = tuple[IntArray, IntArray, FloatArray]
 class Step(Protocol):
     """Moves the weights along one batch's gradient, and says its loss."""
 
-    def __call__(self, blocks: Sequence[Block], x: Tensor, labels: Tensor) -> float: ...
+    def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float: ...
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ class Adam(torch.optim.Adam):
 
 
 def loss_of(
-    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: Tensor, labels: Tensor
+    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: InputRows, labels: Tensor
 ) -> Tensor:
     """The loss of a batch, on the network's device."""
     device = next(model.parameters()).device
@@ -103,7 +104,7 @@ def loss_of(
 
 
 def flat_gradient(
-    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: Tensor, labels: Tensor
+    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: InputRows, labels: Tensor
 ) -> Tensor:
     """(parameters,): the derivatives of a batch's loss by all weights, on the CPU."""
     value = loss_of(model, loss, blocks, x, labels)
@@ -126,7 +127,7 @@ class AutogradStep:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.on_cpu = next(model.parameters()).device.type == "cpu"
 
-    def __call__(self, blocks: Sequence[Block], x: Tensor, labels: Tensor) -> float:
+    def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
         self.optimizer.zero_grad(set_to_none=True)
         loss = loss_of(self.model, self.loss, blocks, x, labels)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -148,7 +149,7 @@ class CompiledStep:
         self.class_weights = _array(loss.weight)
         self.by_autograd = AutogradStep(model, loss, optimizer)
 
-    def __call__(self, blocks: Sequence[Block], x: Tensor, labels: Tensor) -> float:
+    def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
         if any(block.csr is None or block.mix_first_only for block in blocks):
             return self.by_autograd(blocks, x, labels)
         weights = [self.optimizer.moments(layer.weight) for layer in self.layers]
@@ -163,12 +164,17 @@ class CompiledStep:
             MIX_FIRST if layer.mix_first(block) else WEIGHT_FIRST
             for layer, block in zip(self.layers[bare:], blocks, strict=True)
         ]
+        inputs, lowest = _NO_INPUTS, [(NO_BLOCK, _NO_CSR)] * bare
+        if isinstance(x, SparseRows):
+            lowest[0] = SPARSE_INPUT, x.csr
+        else:
+            inputs = x.numpy()
         loss: float = train_step(
-            x.numpy(),
+            inputs,
             labels.numpy(),
             self.class_weights,
-            (NO_BLOCK,) * bare + tuple(orders),
-            (_NO_CSR,) * bare + tuple(cast(Csr, block.csr) for block in blocks),
+            (*(order for order, _ in lowest), *orders),
+            (*(csr for _, csr in lowest), *(cast(Csr, block.csr) for block in blocks)),
             tuple(moments.parts for moments in weights),
             tuple(moments.parts for moments in biases),
             weights[0].step,
@@ -186,3 +192,4 @@ def _array(tensor: Tensor | None) -> FloatArray:
 
 _NO_BIAS = Moments(_array(None), _array(None), _array(None), 0.0, 0)
 _NO_CSR: Csr = (np.zeros(1, np.int64), np.empty(0, np.int64), _array(None))
+_NO_INPUTS: FloatArray = np.empty((0, 0), np.float32)

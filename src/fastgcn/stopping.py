@@ -37,6 +37,6 @@ def best_epoch(history: History) -> int:
     """
     if "val_micro_f1" not in history[-1]:
         return len(history) - 1
-    return min(
-        range(len(history)), key=lambda i: (-history[i]["val_micro_f1"], history[i]["val_loss"], i)
-    )
+    highest = max(record["val_micro_f1"] for record in history)
+    equals = (i for i, record in enumerate(history) if record["val_micro_f1"] == highest)
+    return min(equals, key=lambda i: (history[i]["val_loss"], i))

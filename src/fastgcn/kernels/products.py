@@ -1,11 +1,13 @@
 """Sparse times dense on the CPU, both ways, on all threads that torch has been given."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
 
+from fastgcn.kernels.lanes import LANES, add_scaled
 from fastgcn.kernels.threads import over_ranges
 from fastgcn.types import FloatArray, IntArray
 
@@ -16,6 +18,10 @@ _WORTH_SHARING = 1 << 21
 # the entries that a row must have in a part, on average, to be worth reading and writing it again.
 _PART_BYTES = 1 << 24
 _ENTRIES_A_PART = 3
+
+# For an argument of a compiled function: a plain 0 has a type of its own, and for it the function
+# would be compiled once more.
+ZERO: Any = np.int64(0)
 
 
 @njit(cache=True, nogil=True)
@@ -33,18 +39,29 @@ def _add_entries(
     Four at a time: a core then waits for four rows from memory at once, and reads `row` a
     quarter as often. The sums are those of one at a time to the last bit.
     """
-    entry = begin
+    flat, width = dense.reshape(-1), len(row)
+    whole, entry = width - width % LANES, begin
     while entry + 4 <= end:
-        a, b = dense[columns[entry] - first], dense[columns[entry + 1] - first]
-        c, d = dense[columns[entry + 2] - first], dense[columns[entry + 3] - first]
+        a, b = (columns[entry] - first) * width, (columns[entry + 1] - first) * width
+        c, d = (columns[entry + 2] - first) * width, (columns[entry + 3] - first) * width
         of_a, of_b, of_c, of_d = values[entry : entry + 4]
-        for j in range(len(row)):
-            row[j] = row[j] + of_a * a[j] + of_b * b[j] + of_c * c[j] + of_d * d[j]
+        for j in range(0, whole, LANES):
+            add_scaled(row, j, of_a, flat, a + j)
+            add_scaled(row, j, of_b, flat, b + j)
+            add_scaled(row, j, of_c, flat, c + j)
+            add_scaled(row, j, of_d, flat, d + j)
+        for j in range(whole, width):
+            row[j] = (
+                row[j] + of_a * flat[a + j] + of_b * flat[b + j] + of_c * flat[c + j]
+                + of_d * flat[d + j]
+            )  # fmt: skip
         entry += 4
     for last in range(entry, end):
-        value, other = values[last], dense[columns[last] - first]
-        for j in range(len(row)):
-            row[j] += value * other[j]
+        value, at = values[last], (columns[last] - first) * width
+        for j in range(0, whole, LANES):
+            add_scaled(row, j, value, flat, at + j)
+        for j in range(whole, width):
+            row[j] += value * flat[at + j]
 
 
 @njit(cache=True, nogil=True)
@@ -60,7 +77,7 @@ def multiply_rows(
     """out[start:stop] = the rows start..stop-1 of the sparse matrix times `dense`."""
     for r in range(start, stop):
         out[r] = 0
-        _add_entries(out[r], indptr[r], indptr[r + 1], columns, values, dense, 0)
+        _add_entries(out[r], indptr[r], indptr[r + 1], columns, values, dense, ZERO)
 
 
 @njit(cache=True, nogil=True)
@@ -114,12 +131,16 @@ def multiply_transposed(
 
     Threads share the work by columns of `dense`, so that none writes where another does.
     """
+    flat, width = out.reshape(-1), out.shape[1]
+    whole = stop - (stop - start) % LANES
     for r in range(len(indptr) - 1):
         row = dense[r]
         for entry in range(indptr[r], indptr[r + 1]):
-            value, target = values[entry], out[columns[entry]]
-            for j in range(start, stop):
-                target[j] += value * row[j]
+            value, at = values[entry], columns[entry] * width
+            for j in range(start, whole, LANES):
+                add_scaled(flat, at + j, value, row, j)
+            for j in range(whole, stop):
+                flat[at + j] += value * row[j]
 
 
 @njit(cache=True, nogil=True)

@@ -20,16 +20,18 @@ def cut_rows(
     nodes: IntArray,
     *,
     loops: bool = False,
+    index_type: type | None = None,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """The CSR arrays of the rows `nodes` (s,): `indptr` (s+1,) int64, `indices`, float32 `values`.
 
     `weights` None stands for ones. With `loops`, row i also has the column nodes[i], which the
-    matrix must not have, with the value one, in its ascending place.
+    matrix must not have, with the value one, in its ascending place. Columns are of `index_type`,
+    None: as they were.
     """
     counts = indptr[nodes + 1] - indptr[nodes] + loops
     starts = np.zeros(len(nodes) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
-    columns = np.empty(starts[-1], indices.dtype)
+    columns = np.empty(starts[-1], index_type or indices.dtype)
     values = np.empty(starts[-1], np.float32)
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
     over_ranges(

@@ -15,11 +15,11 @@ from fastgcn.kernels.gradients import (
     bias_relu_backward,
     cross_entropy,
 )
-from fastgcn.kernels.products import multiply_rows, multiply_transposed
+from fastgcn.kernels.products import ZERO, multiply_rows, multiply_transposed
 from fastgcn.types import FloatArray, IntArray
 
-# How a layer's products are taken: without a block, Â(HW), or (ÂH)W.
-NO_BLOCK, WEIGHT_FIRST, MIX_FIRST = 0, 1, 2
+# How a layer's products are taken: without a block, Â(HW), (ÂH)W, or without one from sparse rows.
+NO_BLOCK, WEIGHT_FIRST, MIX_FIRST, SPARSE_INPUT = 0, 1, 2, 3
 
 
 @njit(cache=True, nogil=True)
@@ -36,8 +36,9 @@ def train_step(
 ) -> Any:
     """Move all parameters by Adam's step `number`, and return the loss before it.
 
-    `blocks` are CSR arrays; of `weights` and `biases` each is the parameter, its two moments and
-    its L2, a bias perhaps empty.
+    `blocks` are CSR arrays. Where the first layer's order is SPARSE_INPUT, its block is the rows
+    of ÂX themselves, and `x` is not looked at: one compiled step for both kinds of input. Of
+    `weights` and `biases` each is the parameter, its two moments and its L2, a bias perhaps empty.
     """
     depth = len(orders)
     factors, outs = [x], [x]
@@ -45,14 +46,13 @@ def train_step(
         h, order, last = outs[-1], orders[layer], layer == depth - 1
         indptr, columns, values = blocks[layer]
         if order == MIX_FIRST:
-            mixed = np.empty((len(indptr) - 1, h.shape[1]), np.float32)
-            multiply_rows(0, len(mixed), indptr, columns, values, h, mixed)
-            h = mixed
-        out = np.dot(h, weights[layer][0])
+            h = _mixed(indptr, columns, values, h)
+        if order == SPARSE_INPUT:
+            out = _mixed(indptr, columns, values, weights[layer][0])
+        else:
+            out = np.dot(h, weights[layer][0])
         if order == WEIGHT_FIRST:
-            mixed = np.empty((len(indptr) - 1, out.shape[1]), np.float32)
-            multiply_rows(0, len(mixed), indptr, columns, values, out, mixed)
-            out = mixed
+            out = _mixed(indptr, columns, values, out)
         add_bias_relu(out, biases[layer][0], not last)
         factors.append(h)
         outs.append(out)
@@ -65,7 +65,10 @@ def train_step(
         for_bias = bias_relu_backward(gradient, outs[layer + 1], not last)
         if order == WEIGHT_FIRST:
             gradient = _unmixed(indptr, columns, values, gradient, len(below))
-        for_weight = np.dot(factors[layer + 1].T, gradient)
+        if order == SPARSE_INPUT:
+            for_weight = _unmixed(indptr, columns, values, gradient, len(weight))
+        else:
+            for_weight = np.dot(factors[layer + 1].T, gradient)
         if layer > 0:
             gradient = np.dot(gradient, weight.T)
             if order == MIX_FIRST:
@@ -86,9 +89,16 @@ def train_step(
 
 
 @njit(cache=True, nogil=True)
+def _mixed(indptr: IntArray, columns: IntArray, values: FloatArray, h: FloatArray) -> Any:
+    out = np.empty((len(indptr) - 1, h.shape[1]), np.float32)
+    multiply_rows(ZERO, len(out), indptr, columns, values, h, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
 def _unmixed(
     indptr: IntArray, columns: IntArray, values: FloatArray, gradient: FloatArray, sources: int
 ) -> Any:
     out = np.zeros((sources, gradient.shape[1]), np.float32)
-    multiply_transposed(0, out.shape[1], indptr, columns, values, gradient, out)
+    multiply_transposed(ZERO, out.shape[1], indptr, columns, values, gradient, out)
     return out

@@ -12,12 +12,12 @@ from fastgcn.bench.accuracy import preferred_rate
 from fastgcn.bench.results import Record
 from fastgcn.config import TrainConfig
 from fastgcn.graph import Graph
+from fastgcn.judge import Judge
 from fastgcn.machine import thread_count
 from fastgcn.paper.graphs import graph
 from fastgcn.paper.kept import Kept, Key, Measurement
 from fastgcn.stopping import best_epoch, should_stop
 from fastgcn.train import Trainer, fit
-from fastgcn.training_data import Judge
 from fastgcn.types import IntArray
 
 # Nodes of a part that a curve is judged on at most: its accuracy is then known to about 0.01,

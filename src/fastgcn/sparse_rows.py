@@ -1,0 +1,112 @@
+"""Rows that go into the first layer and hold few entries, as bags of words do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from fastgcn.kernels.products import sparse_times_dense, transposed_times_dense
+from fastgcn.kernels.rows import cut_rows
+from fastgcn.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class SparseRows:
+    """An (s, width) matrix X in CSR form, with what is asked of a tensor in its place.
+
+    Attributes:
+        indptr: (s+1,) int64, from 0.
+        columns: (m,) int32, or int64 of rows that were taken, ascending in each row.
+        values: (m,) float32.
+
+    >>> rows = SparseRows.of(csr_array(np.array([[0, 2], [0, 0], [3, 4]], np.float32)))
+    >>> rows.take(np.array([2, 0])) @ torch.tensor([[1.0], [10.0]])
+    tensor([[43.],
+            [20.]])
+    """
+
+    indptr: IntArray
+    columns: IntArray
+    values: FloatArray
+    width: int
+
+    @classmethod
+    def of(cls, matrix: csr_array) -> Self:
+        indptr = matrix.indptr.astype(np.int64)
+        columns = matrix.indices.astype(np.int32, copy=False)
+        values = matrix.data.astype(np.float32, copy=False)
+        return cls(indptr, columns, values, int(matrix.shape[1]))
+
+    @property
+    def csr(self) -> tuple[IntArray, IntArray, FloatArray]:
+        return self.indptr, self.columns, self.values
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def numel(self) -> int:
+        """The entries stored: those that a product multiplies."""
+        return len(self.values)
+
+    def take(self, ids: IntArray) -> "SparseRows":
+        """The rows under these numbers, columns int64 as those of a `Block`."""
+        parts = cut_rows(*self.csr, ids, index_type=np.int64)
+        return SparseRows(*parts, self.width)
+
+    def split(self, sizes: Sequence[int]) -> "list[SparseRows]":
+        """So many rows after each other, as views."""
+        parts = []
+        for first, last in pairwise(accumulate(sizes, initial=0)):
+            begin, end = self.indptr[first], self.indptr[last]
+            indptr = self.indptr[first : last + 1] - begin
+            parts.append(
+                SparseRows(indptr, self.columns[begin:end], self.values[begin:end], self.width)
+            )
+        return parts
+
+    def scaled(self, factors: FloatArray) -> "SparseRows":
+        """Each entry stored times its factor (m,)."""
+        return replace(self, values=self.values * factors)
+
+    def dense(self) -> Tensor:
+        """(s, width) float32."""
+        shape = len(self), self.width
+        matrix = csr_array((self.values, self.columns, self.indptr), shape=shape)
+        return torch.from_numpy(matrix.toarray())
+
+    def to(self, device: torch.device | str) -> "SparseRows | Tensor":
+        """Themselves on the CPU, and dense on any other device, which has no kernel for them."""
+        return self if torch.device(device).type == "cpu" else self.dense().to(device)
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        """(s, d): X W for W (width, d), of which a gradient can be asked."""
+        if torch.is_grad_enabled() and weight.requires_grad:
+            return cast(Tensor, _Times.apply(weight, self))  # type: ignore[no-untyped-call]
+        return torch.from_numpy(sparse_times_dense(*self.csr, _array(weight)))
+
+
+InputRows = Tensor | SparseRows
+
+
+class _Times(torch.autograd.Function):
+    """X W where the gradient of W is wanted."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, rows: SparseRows) -> Tensor:
+        ctx.rows = rows
+        return rows @ weight.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        rows: SparseRows = ctx.rows
+        back = transposed_times_dense(*rows.csr, _array(gradients[0]), rows.width)
+        return torch.from_numpy(back), None
+
+
+def _array(tensor: Tensor) -> FloatArray:
+    return cast(FloatArray, tensor.detach().contiguous().numpy())
