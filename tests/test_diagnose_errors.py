@@ -14,6 +14,7 @@ from fastgcn.diagnose.gradients import GradientGauge
 from fastgcn.diagnose.members import DISTRIBUTIONS, DRAWS, choices, family, name_of
 from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.diagnose.solve import least_samples
+from fastgcn.features import FeatureRows
 from fastgcn.layerwise import full_forward
 from fastgcn.losses import make_loss
 from fastgcn.runs import build_model
@@ -164,7 +165,7 @@ def test_exact_rows_are_those_of_the_full_network(settings: Any, prepared: bool)
     ids = np.array([5, 2, 40])
     for layer in range(network.layers):
         number = layer + 1
-        assert not isinstance(data.inputs, np.ndarray)
+        assert isinstance(data.inputs, FeatureRows)
         hidden = full_forward(network.model, data.adjacency, data.inputs, ids, layers=number)
         expected = (hidden @ network.model.convolutions[number].weight).detach().numpy()
         np.testing.assert_allclose(network.rows(layer, ids), expected, rtol=1e-4, atol=1e-5)
