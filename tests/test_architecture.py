@@ -37,7 +37,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("training_data", "judge", "steps"),
     ("losses", "batches"),
     ("diagnose",),
-    ("train",),
+    ("train", "trainer"),
     ("estimator",),
     ("bench", "report"),
     ("paper",),

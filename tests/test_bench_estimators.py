@@ -16,7 +16,7 @@ from fastgcn.bench.gradients import GradientErrors
 from fastgcn.bench.rounds import time_steps
 from fastgcn.bench.trained_network import TrainedNetwork
 from fastgcn.samplers.history import HistorySampler
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from tests.cli_runner import run_cli
 
 CONFIG = TrainConfig(hidden=8, samples=50, epochs=3, threads=1)

@@ -24,7 +24,7 @@ from fastgcn.bench.speed.training_process import main as training_process
 from fastgcn.errors import DownloadError, MissingFileError
 from fastgcn.presets import paper_preset
 from fastgcn.samplers import Block
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from tests.cli_runner import run_cli
 
 Capture = pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from fastgcn import Graph, Split, fit, subgraph
 from fastgcn.machine import thread_count
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from tests.communities import communities, quick, weights_of, with_only_training
 
 SETTINGS: list[dict[str, Any]] = [

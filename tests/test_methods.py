@@ -13,7 +13,7 @@ from fastgcn.errors import InputError
 from fastgcn.presets import graphsage, kipf_gcn
 from fastgcn.samplers.neighbor import NeighborSampler
 from fastgcn.settings import METHODS, settle
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from tests.communities import communities, quick
 from tests.strategies import dense_adjacency
 

@@ -24,7 +24,7 @@ from fastgcn.samplers import FullSampler
 from fastgcn.sparse_inputs import sparse_inputs
 from fastgcn.sparse_rows import SparseRows
 from fastgcn.steps import Adam, AutogradStep, CompiledStep, Step, make_step
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from tests.communities import communities, quick, weights_of
 
 GRAPH = communities(sparse=True)

@@ -30,7 +30,7 @@ from fastgcn.losses import make_loss
 from fastgcn.machine import thread_count
 from fastgcn.models import Dropout
 from fastgcn.stopping import should_stop
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from fastgcn.types import FloatArray
 from tests.communities import communities, quick, weights_of, with_only_training, without_times
 from tests.strategies import split_of

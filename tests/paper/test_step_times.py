@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from fastgcn.paper import scale, step_times
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 
 
 def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from fastgcn.bench.trained_network import TrainedNetwork
 from fastgcn.config import TrainConfig
 from fastgcn.samplers import FullSampler
 from fastgcn.steps import flat_gradient
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 
 
 class GradientErrors:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastgcn.bench.results import Record
 from fastgcn.progress import progress
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 
 _FEWEST = 3  # batches of a chunk
 

@@ -13,7 +13,7 @@ from fastgcn.graph import Graph
 from fastgcn.samplers import LayerSampler, Sampler
 from fastgcn.samplers.choose import make_sampler
 from fastgcn.samplers.history import HistorySampler
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from fastgcn.types import FloatArray
 
 _LOOKS = 3  # at all hidden rows, of which the median time counts

@@ -9,7 +9,7 @@ from fastgcn.machine import thread_count
 from fastgcn.paper.graphs import graph
 from fastgcn.paper.kept import Measurement
 from fastgcn.paper.scale import DataSet, Scale
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 
 
 def step_times(

@@ -17,7 +17,8 @@ from fastgcn.machine import thread_count
 from fastgcn.paper.graphs import graph
 from fastgcn.paper.kept import Kept, Key, Measurement
 from fastgcn.stopping import best_epoch, should_stop
-from fastgcn.train import Trainer, fit
+from fastgcn.train import fit
+from fastgcn.trainer import Trainer
 from fastgcn.types import IntArray
 
 # Nodes of a part that a curve is judged on at most: its accuracy is then known to about 0.01,

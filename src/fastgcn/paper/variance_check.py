@@ -20,7 +20,7 @@ from fastgcn.paper.tables import significant
 from fastgcn.plots import bars
 from fastgcn.progress import progress
 from fastgcn.samplers import LayerSampler
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from fastgcn.types import FloatArray, IntArray
 
 _ROWS = 16  # s: rows that are averaged; more only cost time

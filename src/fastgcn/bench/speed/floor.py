@@ -19,7 +19,7 @@ from fastgcn.batches import Prepared
 from fastgcn.bench.speed.turns import Side, on_threads, repeated
 from fastgcn.kernels.gradients import adam_update
 from fastgcn.samplers import Block
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 from fastgcn.types import FloatArray
 
 FORWARD = ("XW0", "HW1", "Â·")

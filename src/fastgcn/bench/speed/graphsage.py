@@ -13,7 +13,7 @@ from fastgcn.data.load import load
 from fastgcn.machine import thread_count
 from fastgcn.page import Table
 from fastgcn.presets import graphsage, paper_preset
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 
 ASKED = {"reddit-sim": 100.0, "pubmed": 20.0}
 OURS, THEIRS = "FastGCN", "GraphSAGE-GCN"

@@ -17,7 +17,7 @@ from fastgcn.machine import thread_count
 from fastgcn.page import Figure, Table
 from fastgcn.plots import Series, lines
 from fastgcn.presets import paper_reddit
-from fastgcn.train import Trainer
+from fastgcn.trainer import Trainer
 
 CURVES = ("nodes", "degree", "samples")
 LABELS = {"nodes": "nodes n", "degree": "mean degree", "samples": "vertices drawn t"}

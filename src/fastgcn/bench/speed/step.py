@@ -25,7 +25,7 @@ from fastgcn.machine import thread_count
 from fastgcn.page import Table
 from fastgcn.presets import paper_preset
 from fastgcn.samplers import LayerSampler
-from fastgcn.train import Clock, Trainer
+from fastgcn.trainer import Clock, Trainer
 
 MET, ALL = "rows met", "all rows drawn"
 

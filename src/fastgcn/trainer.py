@@ -1,0 +1,221 @@
+"""The one training loop's state: what an epoch changes, and how it is kept."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.batches import Feed
+from fastgcn.config import TrainConfig
+from fastgcn.graph import Graph
+from fastgcn.judge import Judge
+from fastgcn.losses import make_loss
+from fastgcn.machine import choose_device, one_thread
+from fastgcn.prefetch import ahead
+from fastgcn.runs import Checkpoint, RunFolder, build_model
+from fastgcn.samplers import Block, LayerSampler
+from fastgcn.samplers.choose import make_sampler
+from fastgcn.samplers.history import HistorySampler
+from fastgcn.steps import Adam, make_step
+from fastgcn.stopping import best_epoch
+from fastgcn.training_data import prepare
+from fastgcn.types import FloatArray
+
+# Multiplications of a step's first product below which it is taken on one thread. The other one
+# samples; and where cores are busy, two threads that wait for each other take ten times as long.
+_SMALL_PRODUCT = 1 << 25
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds spent by purpose, over all sessions of a run.
+
+    Batches are sampled while others are computed; `sampling` is what a step waits for its own.
+    """
+
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("precompute", "sampling", "compute", "evaluation"), 0.0
+        )
+    )
+
+    @contextmanager
+    def charge(self, purpose: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[purpose] += time.perf_counter() - start
+
+
+class Trainer:
+    """The state of a run between two epochs, and how to take it one epoch further."""
+
+    def __init__(self, graph: Graph, config: TrainConfig, folder: RunFolder | None) -> None:
+        self.config, self.clock = config, Clock()
+        self.device = choose_device(config.device)
+        where = folder.path if folder else None
+        with self.clock.charge("precompute"):
+            self.data = prepare(graph, config, where)
+        sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
+        self.model = build_model(config, sizes, multilabel=graph.multilabel).to(self.device)
+        self.model.set_feature_statistics(self.data.statistics)
+        self.optimizer = Adam(self._parameter_groups(), config.learning_rate)
+        self.sampler = make_sampler(config, self.data.adjacency, self.data.edges)
+        self.rng = torch.Generator().manual_seed(config.seed + 1)
+        self.feed = Feed(self.data, config, self.model, self.sampler, self.rng)
+        self.dropout_rng = torch.Generator(self.device).manual_seed(config.seed + 2)
+        self.model.dropout.rng = self.dropout_rng
+        self.loss = make_loss(self.data, graph, config).to(self.device)
+        self.step = make_step(self.model, self.loss, self.optimizer)
+        self.validation: Judge | None = None
+        if graph.split.val.size:
+            self.validation = Judge(graph, config, graph.split.val, folder=where)
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Tensor] = {}
+        self.batches = 0
+
+    def _parameter_groups(self) -> list[dict[str, Any]]:
+        """L2 on the first layer's weights as the authors have it, or on all weights."""
+        decayed = [
+            weight
+            for number, layer in enumerate(self.model.convolutions)
+            if number == 0 or self.config.weight_decay_on == "all"
+            for weight in (layer.weight, layer.own_weight)
+            if weight is not None
+        ]
+        chosen = {id(p) for p in decayed}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        return [
+            {"params": decayed, "weight_decay": self.config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+
+    def epoch(self) -> dict[str, Any]:
+        """One pass over the training nodes, and the record of it."""
+        start = time.perf_counter()
+        with self.clock.charge("sampling"):
+            self._show_hidden_rows()
+        losses, sizes = self.train_on(self.feed.shuffled())
+        record = {
+            "epoch": len(self.history) + 1,
+            "train_loss": float(np.average(losses, weights=sizes)),
+            "empty_rows": self.feed.empty_rows,
+        }
+        if self.validation is not None:
+            with self.clock.charge("evaluation"):
+                scores = self.validation(self.model)
+            record |= {f"val_{name}": value for name, value in scores.scores().items()}
+        record["seconds"] = time.perf_counter() - start
+        spent = self.clock.seconds
+        record["seconds_per_batch"] = (spent["sampling"] + spent["compute"]) / self.batches
+        self.history.append(record)
+        if best_epoch(self.history) == len(self.history) - 1:
+            self.best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        return record
+
+    def train_on(self, batches: Iterable[Tensor]) -> tuple[list[float], list[int]]:
+        """A step for each batch: their losses and sizes."""
+        losses: list[float] = []
+        sizes: list[int] = []
+        parts, seconds = self.feed.prepared(batches), self.clock.seconds
+        with self.clock.charge("sampling"):
+            part = next(parts, None)
+        if part is None:
+            return losses, sizes
+        small = part.x.numel() * self.model.sizes[1] < _SMALL_PRODUCT
+        if torch.get_num_threads() > 1:
+            parts = ahead(parts)
+        with closing(parts), one_thread(small):
+            while part is not None:
+                start = time.perf_counter()
+                losses.append(self.step(part.blocks, part.x, part.labels))
+                stepped = time.perf_counter()
+                sizes.append(len(part.labels))
+                part = next(parts, None)
+                # Not by `charge`, which takes longer than a small step's own bookkeeping.
+                seconds["compute"] += stepped - start
+                seconds["sampling"] += time.perf_counter() - stepped
+                self.batches += 1
+        return losses, sizes
+
+    def _show_hidden_rows(self) -> None:
+        """Give the sampler what it wants to know of the current network."""
+        due = len(self.history) % self.config.history_every == 0
+        if isinstance(self.sampler, HistorySampler) and due:
+            self.sampler.refresh(self.hidden_rows())
+        if isinstance(self.sampler, LayerSampler) and self.config.distribution == "optimal":
+            self.sampler.set_row_norms(self.row_norms())
+
+    @torch.no_grad()
+    def row_norms(self) -> list[FloatArray]:
+        """(n,) |x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
+        layers = self.model.convolutions[self.config.precompute :]
+        return [
+            (h @ layer.weight).norm(dim=1).cpu().numpy()
+            for h, layer in zip(self.hidden_rows(), layers, strict=True)
+        ]
+
+    @torch.no_grad()
+    def hidden_rows(self) -> list[Tensor]:
+        """H (n, d) that goes into each sampled layer, of the whole training graph."""
+        matrix = self.data.adjacency
+        every = torch.arange(matrix.n)
+        csr = matrix.indptr, matrix.indices, matrix.values
+        whole = Block.of_csr(every, every, csr).to(self.device)
+        hidden = [self.data.rows(every).to(self.device)]
+        self.model.eval()  # looking at all rows must not move a batch norm's figures
+        for number, layer in enumerate(self.model.convolutions[:-1]):
+            exact = self.config.precompute and number == 0
+            mixed = layer(hidden[-1], None if exact else whole)
+            hidden.append(self.model.activate(number, mixed))
+        self.model.train()
+        return hidden[self.config.precompute :]
+
+    def checkpoint(self) -> Checkpoint:
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors |= {f"best.{k}": v for k, v in self.best.items()}
+        for number, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{number}.{k}": v for k, v in state.items()}
+        if isinstance(self.sampler, HistorySampler):
+            kept = enumerate(self.sampler.hidden)
+            tensors |= {f"kept.{layer}": h for layer, h in kept if h is not None}
+        tensors["rng"] = self.rng.get_state()
+        tensors["dropout_rng"] = self.dropout_rng.get_state()
+        progress = {
+            "epochs": len(self.history),
+            "batches": self.batches,
+            "seconds": self.clock.seconds,
+        }
+        return Checkpoint({k: v.detach().cpu() for k, v in tensors.items()}, progress)
+
+    def restore(self, checkpoint: Checkpoint, history: list[dict[str, Any]]) -> None:
+        def named(prefix: str) -> dict[str, Tensor]:
+            start = f"{prefix}."
+            return {
+                k.removeprefix(start): v
+                for k, v in checkpoint.tensors.items()
+                if k.startswith(start)
+            }
+
+        self.model.load_state_dict(named("model"))
+        self.best = named("best")
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in named("adam").items():
+            number, name = key.split(".", 1)
+            state.setdefault(int(number), {})[name] = value
+        full = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({"state": state, "param_groups": full["param_groups"]})
+        if isinstance(self.sampler, HistorySampler) and (kept := named("kept")):
+            layers = range(len(self.sampler.hidden))
+            self.sampler.refresh([kept.get(str(layer)) for layer in layers])
+        self.rng.set_state(checkpoint.tensors["rng"])
+        self.dropout_rng.set_state(checkpoint.tensors["dropout_rng"])
+        self.batches = checkpoint.progress["batches"]
+        self.clock.seconds |= checkpoint.progress["seconds"]
+        self.history = history
