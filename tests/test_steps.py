@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from torch import nn
 
 from fastgcn.adjacency import normalize
+from fastgcn.config import SelfTerm
 from fastgcn.graph import Graph
 from fastgcn.models import GCN
 from fastgcn.samplers import FullSampler, LayerSampler, Sampler
+from fastgcn.sparse_rows import SparseRows
 from fastgcn.steps import Adam, AutogradStep, CompiledStep, make_step
 
 
@@ -97,3 +100,39 @@ def test_adam_goes_on_from_a_loaded_state() -> None:
     optimizer.load_state_dict(saved)
     optimizer.update(weight, 3 * gradient)
     assert torch.equal(weight.detach(), once)
+
+
+@pytest.mark.parametrize("sizes", [[9, 12, 3], [9, 4, 3]], ids=["widens", "narrows"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("self_term", ["sampled", "exact"])
+def test_steps_taken_together_are_those_taken_one_by_one(
+    sizes: list[int], bias: bool, sparse: bool, self_term: SelfTerm
+) -> None:
+    rng = np.random.default_rng(1)
+    n = 40
+    features = rng.standard_normal((n, 9)).astype(np.float32)
+    features[features < 0.5] = 0
+    graph = Graph.from_edges(rng.integers(0, n, 80), rng.integers(0, n, 80), features=features)
+    sampler = LayerSampler(normalize(graph), [15], self_term=self_term)
+    rows = SparseRows.of(csr_array(features)) if sparse else torch.from_numpy(features)
+    labels = torch.from_numpy(rng.integers(0, 3, n))
+    loss = nn.CrossEntropyLoss()
+    together = GCN(sizes, bias=bias, rng=torch.Generator().manual_seed(0))
+    apart, by_autograd = copy.deepcopy(together), copy.deepcopy(together)
+    steps = [CompiledStep(model, loss, Adam(groups(model), 0.01)) for model in (together, apart)]
+    reference = AutogradStep(by_autograd, loss, Adam(groups(by_autograd), 0.01))
+    draws = torch.Generator().manual_seed(0)
+    for count in (4, 1, 3):
+        batches = [torch.randperm(n, generator=draws)[:12] for _ in range(count)]
+        (group,) = sampler.sample_groups(batches, draws)
+        x = rows.take(group.src.numpy()) if isinstance(rows, SparseRows) else rows[group.src]
+        known = labels[torch.cat(batches)]
+        losses = steps[0].many(group, x, known)
+        assert losses == [steps[1](*each) for each in group.each(x, known)]
+        assert_allclose(losses, reference.many(group, x, known), rtol=1e-4)
+    for ours, same, near in zip(
+        *(model.parameters() for model in (together, apart, by_autograd)), strict=True
+    ):
+        assert torch.equal(ours, same)
+        assert_allclose(ours.detach(), near.detach(), rtol=1e-3, atol=1e-5)

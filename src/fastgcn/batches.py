@@ -1,6 +1,7 @@
 """From training nodes to what a step needs: batches, their blocks, input rows and labels."""
 
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -10,7 +11,9 @@ from torch import Tensor
 from fastgcn.config import TrainConfig
 from fastgcn.models import GCN
 from fastgcn.samplers import Block, LayerSampler, Sampler
+from fastgcn.samplers.group import BlockGroup
 from fastgcn.sparse_rows import InputRows
+from fastgcn.steps import Step
 from fastgcn.training_data import TrainingData
 
 # Batches drawn in one compiled call, where the sampler can: enough for Python's part of the work
@@ -25,6 +28,52 @@ class Prepared(NamedTuple):
     blocks: list[Block]
     x: InputRows
     labels: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One batch and its blocks, or a group of batches, ready for steps.
+
+    Attributes:
+        x, labels: those of all batches, one's behind the other's.
+        top: the uppermost block, where it is not the last of `blocks`.
+    """
+
+    blocks: list[Block] | BlockGroup
+    x: InputRows
+    labels: Tensor
+    top: Block | None = None
+
+    def __len__(self) -> int:
+        return len(self.blocks) if isinstance(self.blocks, BlockGroup) else 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """Nodes of each batch."""
+        return [len(self.labels) // len(self)] * len(self)
+
+    @property
+    def empty_rows(self) -> float:
+        """The share of rows of the first batch that met no vertex."""
+        top: Block | BlockGroup | None = self.top
+        if isinstance(self.blocks, BlockGroup):
+            top = self.blocks
+        elif self.blocks:
+            top = self.blocks[-1]
+        return top.empty_rows / self.sizes[0] if top is not None else 0.0
+
+    def each(self) -> Iterator[Prepared]:
+        if isinstance(self.blocks, BlockGroup):
+            for prepared in self.blocks.each(self.x, self.labels):
+                yield Prepared(*prepared)
+        else:
+            yield Prepared(self.blocks, self.x, self.labels)
+
+    def steps(self, step: Step) -> list[float]:
+        """The losses of a step for each batch."""
+        if isinstance(self.blocks, BlockGroup):
+            return step.many(self.blocks, self.x, self.labels)
+        return [step(self.blocks, self.x, self.labels)]
 
 
 class Feed:
@@ -59,37 +108,43 @@ class Feed:
 
     def prepared(self, batches: Iterable[Tensor]) -> Generator[Prepared]:
         """What a step needs of each batch."""
+        for parcel in self.parcels(batches):
+            yield from parcel.each()
+
+    def parcels(self, batches: Iterable[Tensor]) -> "Generator[Parcel]":
+        """The same, as many batches at a time as the sampler draws together."""
+        made = self._drawn_together(iter(batches)) if self._draws_together else self._drawn(batches)
         first = True
-        for together, blocks in self._sampled(iter(batches)):
+        for parcel in made:
             if first:
-                top = blocks[0][-1] if blocks[0] else None
-                self.empty_rows = top.empty_rows / len(together[0]) if top else 0.0
+                self.empty_rows = parcel.empty_rows
                 first = False
-            yield from self._with_inputs(together, blocks)
+            yield parcel
 
-    def _sampled(
-        self, batches: Iterator[Tensor]
-    ) -> Iterator[tuple[list[Tensor], list[list[Block]]]]:
-        """Batches and their blocks, as many at a time as the sampler draws together."""
-        sampler = self.sampler
-        if isinstance(sampler, LayerSampler) and sampler.draws_together:
-            while together := list(islice(batches, _TOGETHER)):
-                yield together, sampler.sample_many(together, self.rng)
-        else:
-            for batch in batches:
-                yield [batch], [sampler.sample(batch, self.rng)]
+    @property
+    def _draws_together(self) -> bool:
+        return isinstance(self.sampler, LayerSampler) and self.sampler.draws_together
 
-    def _with_inputs(self, batches: list[Tensor], blocks: list[list[Block]]) -> Iterator[Prepared]:
-        if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0][0]):
+    def _drawn_together(self, batches: Iterator[Tensor]) -> "Iterator[Parcel]":
+        assert isinstance(self.sampler, LayerSampler)
+        while together := list(islice(batches, _TOGETHER)):
+            for group in self.sampler.sample_groups(together, self.rng):
+                if self.inputs_can_be_mixed:
+                    for batch, block in zip(group.dst, group.blocks(), strict=True):
+                        yield self._with_inputs(batch, [block])
+                else:
+                    x = self.data.input_rows(group.src)
+                    yield Parcel(group, x, self.data.labels[group.dst.reshape(-1)])
+
+    def _drawn(self, batches: Iterable[Tensor]) -> "Iterator[Parcel]":
+        for batch in batches:
+            yield self._with_inputs(batch, self.sampler.sample(batch, self.rng))
+
+    def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> "Parcel":
+        labels = self.data.labels[batch]
+        if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0]):
             beside = self.first_layer.own_weight is not None
-            for batch, (lowest, *others) in zip(batches, blocks, strict=True):
-                x = self.data.mixed_rows(lowest, beside=beside)
-                yield Prepared(others, x, self.data.labels[batch])
-            return
-        # One gathering of rows for all, cut into views.
-        sources = [
-            mine[0].src if mine else batch for batch, mine in zip(batches, blocks, strict=True)
-        ]
-        rows = self.data.input_rows(torch.cat(sources)).split([len(each) for each in sources])
-        labels = torch.split(self.data.labels[torch.cat(batches)], [len(each) for each in batches])
-        yield from map(Prepared, blocks, rows, labels)
+            x = self.data.mixed_rows(blocks[0], beside=beside)
+            return Parcel(blocks[1:], x, labels, top=blocks[-1])
+        sources = blocks[0].src if blocks else batch
+        return Parcel(blocks, self.data.input_rows(sources), labels)

@@ -9,9 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from fastgcn.kernels.gradients import adam_update
-from fastgcn.kernels.step import MIX_FIRST, NO_BLOCK, SPARSE_INPUT, WEIGHT_FIRST, train_step
+from fastgcn.kernels.step import (
+    MIX_FIRST,
+    NO_BLOCK,
+    SPARSE_INPUT,
+    WEIGHT_FIRST,
+    train_step,
+    train_steps,
+)
 from fastgcn.models import GCN
 from fastgcn.samplers import Block
+from fastgcn.samplers.group import BlockGroup
 from fastgcn.sparse_rows import InputRows, SparseRows
 from fastgcn.types import FloatArray, IntArray
 
@@ -22,6 +30,10 @@ class Step(Protocol):
     """Moves the weights along one batch's gradient, and says its loss."""
 
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float: ...
+
+    def many(self, group: BlockGroup, x: InputRows, labels: Tensor) -> list[float]:
+        """A step for each batch of a group, given the rows of its `src` and labels of `dst`."""
+        ...
 
 
 @dataclass(slots=True)
@@ -139,6 +151,9 @@ class AutogradStep:
             self.optimizer.step()
         return float(loss.item())
 
+    def many(self, group: BlockGroup, x: InputRows, labels: Tensor) -> list[float]:
+        return [self(*each) for each in group.each(x, labels)]
+
 
 class CompiledStep:
     """The paper's network on the CPU: layers ReLU(ÂHW + b) under cross entropy (eq. 1, 10)."""
@@ -152,13 +167,7 @@ class CompiledStep:
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
         if any(block.csr is None or block.mix_first_only for block in blocks):
             return self.by_autograd(blocks, x, labels)
-        weights = [self.optimizer.moments(layer.weight) for layer in self.layers]
-        biases = [
-            _NO_BIAS if layer.bias is None else self.optimizer.moments(layer.bias)
-            for layer in self.layers
-        ]
-        for moments in (*weights, *biases):
-            moments.step += 1
+        weights, biases = self._moments(steps=1)
         bare = len(self.layers) - len(blocks)
         orders = [
             MIX_FIRST if layer.mix_first(block) else WEIGHT_FIRST
@@ -181,6 +190,36 @@ class CompiledStep:
             self.optimizer.learning_rate,
         )
         return loss
+
+    def many(self, group: BlockGroup, x: InputRows, labels: Tensor) -> list[float]:
+        if len(self.layers) != 2:
+            return [self(*each) for each in group.each(x, labels)]
+        weights, biases = self._moments(steps=len(group))
+        losses = np.empty(len(group))
+        train_steps(
+            _NO_INPUTS if isinstance(x, SparseRows) else x.numpy(),
+            x.csr if isinstance(x, SparseRows) else _NO_CSR,
+            labels.numpy(),
+            self.class_weights,
+            group.arrays,
+            tuple(moments.parts for moments in weights),
+            tuple(moments.parts for moments in biases),
+            weights[0].step - len(group) + 1,
+            self.optimizer.learning_rate,
+            losses,
+        )
+        return losses.tolist()
+
+    def _moments(self, *, steps: int) -> tuple[list[Moments], list[Moments]]:
+        """Of weights and biases, so many steps further."""
+        weights = [self.optimizer.moments(layer.weight) for layer in self.layers]
+        biases = [
+            _NO_BIAS if layer.bias is None else self.optimizer.moments(layer.bias)
+            for layer in self.layers
+        ]
+        for moments in (*weights, *biases):
+            moments.step += steps
+        return weights, biases
 
 
 def _array(tensor: Tensor | None) -> FloatArray:

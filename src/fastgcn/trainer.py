@@ -123,25 +123,25 @@ class Trainer:
         """A step for each batch: their losses and sizes."""
         losses: list[float] = []
         sizes: list[int] = []
-        parts, seconds = self.feed.prepared(batches), self.clock.seconds
+        parcels, seconds = self.feed.parcels(batches), self.clock.seconds
         with self.clock.charge("sampling"):
-            part = next(parts, None)
-        if part is None:
+            parcel = next(parcels, None)
+        if parcel is None:
             return losses, sizes
-        small = part.x.numel() * self.model.sizes[1] < _SMALL_PRODUCT
+        small = parcel.x.numel() // len(parcel) * self.model.sizes[1] < _SMALL_PRODUCT
         if torch.get_num_threads() > 1:
-            parts = ahead(parts)
-        with closing(parts), one_thread(small):
-            while part is not None:
+            parcels = ahead(parcels)
+        with closing(parcels), one_thread(small):
+            while parcel is not None:
                 start = time.perf_counter()
-                losses.append(self.step(part.blocks, part.x, part.labels))
+                losses += parcel.steps(self.step)
                 stepped = time.perf_counter()
-                sizes.append(len(part.labels))
-                part = next(parts, None)
+                sizes += parcel.sizes
+                self.batches += len(parcel)
+                parcel = next(parcels, None)
                 # Not by `charge`, which takes longer than a small step's own bookkeeping.
                 seconds["compute"] += stepped - start
                 seconds["sampling"] += time.perf_counter() - stepped
-                self.batches += 1
         return losses, sizes
 
     def _show_hidden_rows(self) -> None:

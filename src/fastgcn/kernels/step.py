@@ -16,6 +16,7 @@ from fastgcn.kernels.gradients import (
     cross_entropy,
 )
 from fastgcn.kernels.products import ZERO, multiply_rows, multiply_transposed
+from fastgcn.kernels.together import Blocks
 from fastgcn.types import FloatArray, IntArray
 
 # How a layer's products are taken: without a block, Â(HW), (ÂH)W, or without one from sparse rows.
@@ -86,6 +87,53 @@ def train_step(
         if len(bias) > 0:
             adam_update(bias, for_bias, mean, square, number, rate, decay)
     return loss
+
+
+@njit(cache=True, nogil=True)
+def train_steps(
+    x: FloatArray,
+    inputs: tuple[IntArray, IntArray, FloatArray],
+    labels: IntArray,
+    class_weights: FloatArray,
+    blocks: Blocks,
+    weights: tuple[tuple[FloatArray, FloatArray, FloatArray, float], ...],
+    biases: tuple[tuple[FloatArray, FloatArray, FloatArray, float], ...],
+    number: int,
+    rate: float,
+    losses: FloatArray,
+) -> None:
+    """A step for each of `blocks`, for two layers of which the second is sampled.
+
+    Adam's steps count from `number`; `losses` (b,) takes what `train_step` returns. The rows of
+    ÂX of all batches, one's behind the other's, are `x`, or the CSR arrays `inputs` where x is
+    empty.
+    """
+    offsets, columns, values, _, starts = blocks
+    indptr, input_columns, input_values = inputs
+    n_in, n_out = weights[1][0].shape
+    size = offsets.shape[1] - 1
+    for b in range(len(offsets)):
+        begin, end, first, last = starts[0, b], starts[0, b + 1], starts[1, b], starts[1, b + 1]
+        entries, sources = end - begin, last - first
+        mixing = entries * n_in + size * n_in * n_out
+        order = MIX_FIRST if mixing < sources * n_in * n_out + entries * n_out else WEIGHT_FIRST
+        block = (offsets[b], columns[begin:end], values[begin:end])
+        lowest, kind = (indptr[:1], input_columns[:0], input_values[:0]), NO_BLOCK
+        if len(x) == 0 and len(indptr) > 1:
+            of, to = indptr[first], indptr[last]
+            mine = indptr[first : last + 1] - of
+            lowest, kind = (mine, input_columns[of:to], input_values[of:to]), SPARSE_INPUT
+        losses[b] = train_step(
+            x[first:last] if kind == NO_BLOCK else x,
+            labels[b * size : (b + 1) * size],
+            class_weights,
+            (kind, order),
+            (lowest, block),
+            weights,
+            biases,
+            number + b,
+            rate,
+        )
 
 
 @njit(cache=True, nogil=True)

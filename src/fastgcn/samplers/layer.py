@@ -1,7 +1,7 @@
 """`LayerSampler`: vertices drawn layer by layer (Alg. 1 and Alg. 2), and its kin."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import get_args
 
@@ -16,6 +16,7 @@ from fastgcn.kernels.together import sample_by_entries, sample_by_reach, sample_
 from fastgcn.samplers.block import Block
 from fastgcn.samplers.distributions import fixed_q
 from fastgcn.samplers.draws import POINTS, Law, Rng, make_drawing
+from fastgcn.samplers.group import BlockGroup
 from fastgcn.samplers.sources import AllVertices, ByPoints, ReachedVertices, Sampled, Source
 from fastgcn.types import FloatArray, IntArray
 
@@ -202,13 +203,16 @@ class LayerSampler:
         """What `sample` would give for one batch after the other."""
         if not self.draws_together:
             return [self.sample(batch, rng) for batch in batches]
+        return [[block] for group in self.sample_groups(batches, rng) for block in group.blocks()]
+
+    def sample_groups(self, batches: Sequence[Tensor], rng: Rng) -> Iterator[BlockGroup]:
+        """The same, batches of equal size that follow each other as one; if `draws_together`."""
+        (source,) = self._sources
+        assert isinstance(source, ByPoints)
         for batch in batches:
             self._check_batch(batch)
-        return [
-            [block]
-            for _, alike in groupby(batches, len)
-            for block in self._sources[0].blocks(list(alike), rng)
-        ]
+        for _, alike in groupby(batches, len):
+            yield source.group(list(alike), rng)
 
     def _check_batch(self, batch: Tensor) -> None:
         if self.own_rows and has_repeats(batch.numpy(), self._matrix.place):

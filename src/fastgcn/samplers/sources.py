@@ -5,7 +5,6 @@ Each source makes blocks that estimate rows of Â: E[adj] = the rows themselves.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from fastgcn.kernels.picks import pick_entries, pick_reached, reach
 from fastgcn.kernels.together import Blocks
 from fastgcn.samplers.block import Block
 from fastgcn.samplers.draws import Drawing, Rng, make_drawing
+from fastgcn.samplers.group import BlockGroup
 from fastgcn.types import FloatArray, IntArray
 
 
@@ -147,18 +147,13 @@ class ByPoints:
     ascending: bool = False
 
     def blocks(self, batches: Sequence[Tensor], rng: Rng) -> list[Block]:
+        return self.group(batches, rng).blocks()
+
+    def group(self, batches: Sequence[Tensor], rng: Rng) -> BlockGroup:
+        """Blocks of batches of equal size, as one."""
         points = np.stack([self.points(self.t, rng) for _ in batches])
         if self.ascending:
             points.sort(axis=1)
-        matrix, rows = self.matrix, torch.stack(list(batches)).numpy()
+        matrix, dst = self.matrix, torch.stack(list(batches))
         options = matrix.own_rows, matrix.exact_self, matrix.place
-        offsets, columns, values, sources, starts = self.kernel(
-            *self.law, points, matrix.parts, rows, *options
-        )
-        ranges = zip(*(pairwise(part) for part in starts.tolist()), strict=True)
-        return [
-            Block.of_csr(
-                dst, torch.from_numpy(sources[k:m]), (offsets[b], columns[e:f], values[e:f])
-            )
-            for b, (dst, ((e, f), (k, m))) in enumerate(zip(batches, ranges, strict=True))
-        ]
+        return BlockGroup(dst, self.kernel(*self.law, points, matrix.parts, dst.numpy(), *options))

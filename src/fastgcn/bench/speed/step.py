@@ -106,6 +106,16 @@ def _own_parts(
         for _ in trainer.feed.prepared(islice(cycle(nodes), count)):
             pass
 
+    parcels = list(trainer.feed.parcels(nodes))
+
+    def call(count: int) -> None:
+        for parcel in cycle(parcels):
+            if count < len(parcel):
+                for each in islice(parcel.each(), count):
+                    trainer.step(*each)
+                return
+            count -= len(parcel.steps(trainer.step))
+
     def loss(number: int) -> None:
         mine = scratch[: len(logits[number])]
         mine[:] = logits[number]
@@ -114,7 +124,7 @@ def _own_parts(
     sides: dict[str, Side] = {
         "prepare": prepare,
         "gather": repeated([partial(trainer.data.rows, each.blocks[0].src) for each in prepared]),
-        "call": repeated([partial(trainer.step, *each) for each in prepared]),
+        "call": call,
         "loss": repeated([partial(loss, number) for number in range(len(prepared))]),
     }
     return {name: on_threads(1, side) for name, side in sides.items()}
