@@ -45,7 +45,7 @@ def full() -> Effort:
         trainings=("cora", "pubmed"),
         first_starts=("digits", "cora"),
         rounds=9,
-        chunk_seconds=0.2,
+        chunk_seconds=0.3,
         long_rounds=3,
         batches=256,
         epochs=None,
