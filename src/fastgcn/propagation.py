@@ -38,7 +38,7 @@ def propagate(
     if out is not None:
         reserve(out, 4 * n * width)
         out.seek(0)
-    with progress("Precomputing ÂX", n * features.n, "rows") as advance:
+    with progress("Precomputing ÂX", n * features.n, "pairs of nodes") as advance:
         for start in range(0, n, max(at_once, 1)):
             nodes = np.arange(start, min(start + at_once, n))
             rows = rows[: len(nodes)]
