@@ -86,7 +86,7 @@ def paper_preset(data_name: str) -> TrainConfig:
 
 
 # Few vertices, well spent: drawn from the rows of the layer above, in strata, the nodes themselves
-# in full. Nothing else in the family has a lower error for its time (docs/estimators.md).
+# in full. Of the family, the lowest error of the gradient at a given t (docs/estimators.md).
 _BEST_SAMPLER: dict[str, Any] = {
     "distribution": "ladies",
     "draws": "stratified",
