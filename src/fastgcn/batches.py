@@ -111,21 +111,19 @@ class Feed:
         for parcel in self.parcels(batches):
             yield from parcel.each()
 
-    def parcels(self, batches: Iterable[Tensor]) -> "Generator[Parcel]":
+    def parcels(self, batches: Iterable[Tensor]) -> Generator[Parcel]:
         """The same, as many batches at a time as the sampler draws together."""
         made = self._drawn_together(iter(batches)) if self._draws_together else self._drawn(batches)
-        first = True
-        for parcel in made:
-            if first:
+        for number, parcel in enumerate(made):
+            if number == 0:
                 self.empty_rows = parcel.empty_rows
-                first = False
             yield parcel
 
     @property
     def _draws_together(self) -> bool:
         return isinstance(self.sampler, LayerSampler) and self.sampler.draws_together
 
-    def _drawn_together(self, batches: Iterator[Tensor]) -> "Iterator[Parcel]":
+    def _drawn_together(self, batches: Iterator[Tensor]) -> Iterator[Parcel]:
         assert isinstance(self.sampler, LayerSampler)
         while together := list(islice(batches, _TOGETHER)):
             for group in self.sampler.sample_groups(together, self.rng):
@@ -136,11 +134,11 @@ class Feed:
                     x = self.data.input_rows(group.src)
                     yield Parcel(group, x, self.data.labels[group.dst.reshape(-1)])
 
-    def _drawn(self, batches: Iterable[Tensor]) -> "Iterator[Parcel]":
+    def _drawn(self, batches: Iterable[Tensor]) -> Iterator[Parcel]:
         for batch in batches:
             yield self._with_inputs(batch, self.sampler.sample(batch, self.rng))
 
-    def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> "Parcel":
+    def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> Parcel:
         labels = self.data.labels[batch]
         if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0]):
             beside = self.first_layer.own_weight is not None

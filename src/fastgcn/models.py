@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 
 from fastgcn.features import Statistics
 from fastgcn.kernels.dropout import dropout_mask
+from fastgcn.kernels.products import mixing_first_pays
 from fastgcn.samplers.block import Block
 from fastgcn.sparse_rows import InputRows, SparseRows
 
@@ -70,10 +71,9 @@ class GraphConvolution(nn.Module):
         """Whether (ÂH)W takes fewer multiplications with this block than Â(HW), or must be."""
         if block.mix_first_only:
             return True
-        n_in, n_out = self.weight.shape
         # Not by len, which takes microseconds for a tensor.
-        sources, rows, entries = block.src.numel(), block.dst.numel(), block.entries
-        return entries * n_in + rows * n_in * n_out < sources * n_in * n_out + entries * n_out
+        rows, sources = block.dst.numel(), block.src.numel()
+        return bool(mixing_first_pays(block.entries, rows, sources, *self.weight.shape))
 
 
 def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:

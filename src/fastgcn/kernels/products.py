@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit
+from numba.extending import register_jitable
 
 from fastgcn.kernels.lanes import LANES, add_scaled
 from fastgcn.kernels.threads import over_ranges
@@ -22,6 +23,16 @@ _ENTRIES_A_PART = 3
 # For an argument of a compiled function: a plain 0 has a type of its own, and for it the function
 # would be compiled once more.
 ZERO: Any = np.int64(0)
+
+
+@register_jitable
+def mixing_first_pays(entries: int, rows: int, sources: int, n_in: int, n_out: int) -> bool:
+    """Whether (ÂH)W takes fewer multiplications than Â(HW), Â being (rows, sources) and sparse.
+
+    >>> mixing_first_pays(entries=10, rows=5, sources=100, n_in=8, n_out=8)
+    True
+    """
+    return entries * n_in + rows * n_in * n_out < sources * n_in * n_out + entries * n_out
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,12 @@ from fastgcn.kernels.gradients import (
     bias_relu_backward,
     cross_entropy,
 )
-from fastgcn.kernels.products import ZERO, multiply_rows, multiply_transposed
+from fastgcn.kernels.products import (
+    ZERO,
+    mixing_first_pays,
+    multiply_rows,
+    multiply_transposed,
+)
 from fastgcn.kernels.together import Blocks
 from fastgcn.types import FloatArray, IntArray
 
@@ -115,8 +120,8 @@ def train_steps(
     for b in range(len(offsets)):
         begin, end, first, last = starts[0, b], starts[0, b + 1], starts[1, b], starts[1, b + 1]
         entries, sources = end - begin, last - first
-        mixing = entries * n_in + size * n_in * n_out
-        order = MIX_FIRST if mixing < sources * n_in * n_out + entries * n_out else WEIGHT_FIRST
+        mix_first = mixing_first_pays(entries, size, sources, n_in, n_out)
+        order = MIX_FIRST if mix_first else WEIGHT_FIRST
         block = (offsets[b], columns[begin:end], values[begin:end])
         lowest, kind = (indptr[:1], input_columns[:0], input_values[:0]), NO_BLOCK
         if len(x) == 0 and len(indptr) > 1:
