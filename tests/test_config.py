@@ -52,7 +52,8 @@ BAD_VALUES = [
     ("target_error", 0, "target_error must be above 0, got 0"),
     ("distribution", "importanse", "did you mean 'importance'?"),
     ("power", -1, "power must be at least 0, got -1"),
-    ("power", 2, "power is for distribution = 'flat'; leave it at 1 with distribution = 'impor"),
+    ("power", 2, "power is for distribution = 'flat' or 'ladies'; leave it out with distribution "),
+    ("power", "two", "power must be a finite number, got 'two'"),
     ("draws", "poison", "got 'poison'; did you mean 'poisson'?"),
     ("self_term", True, "self_term must be one of sampled, exact, got True"),
     ("history", "yes", "history must be true or false, got 'yes'"),
@@ -67,6 +68,7 @@ BAD_VALUES = [
     ("learning_rate", "fast", "learning_rate must be a finite number, got 'fast'"),
     ("weight_decay", -1e-4, "weight_decay must be at least 0, got -0.0001"),
     ("weight_decay", float("inf"), "weight_decay must be a finite number, got inf"),
+    ("averaging", 1, "averaging must be at least 0 and below 1, got 1"),
     ("weight_decay_on", "last", "weight_decay_on must be one of first, all, got 'last'"),
     ("class_weight", "even", "class_weight must be one of none, balanced, got 'even'"),
     ("drop_last", "true", "drop_last must be true or false, got 'true'"),
@@ -76,9 +78,14 @@ BAD_VALUES = [
     ("evaluation_graph", "some", "evaluation_graph must be one of all, joined, got 'some'"),
     ("seed", -1, "seed must be at least 0, got -1"),
     ("seed", 2**63, f"seed must be at most {2**63 - 1}, got {2**63}"),
+    ("features", "disk", "features must be one of auto, device, host, got 'disk'"),
+    ("products", "half", "products must be one of tf32, float32, got 'half'"),
     ("device", "gpu", "device must be auto, cpu or cuda[:N], got 'gpu'"),
     ("device", "cuda:x", "device must be auto, cpu or cuda[:N], got 'cuda:x'"),
     ("device", 0, "device must be text, got 0"),
+    ("memory", "much", "memory must be at least 1MB, such as 500MB or 2GB, got 'much'"),
+    ("memory", 4, "memory must be text, got 4"),
+    ("inputs_dtype", "float61", "one of float32, float16, bfloat16, got 'float61'; did you mean"),
     ("threads", -1, "threads must be at least 0, got -1"),
 ]
 
@@ -146,6 +153,15 @@ def test_settings_of_earlier_versions_are_read() -> None:
         TrainConfig.from_dict({"replacement": None})
 
 
+def test_a_power_belongs_to_its_distribution() -> None:
+    assert TrainConfig(distribution="ladies", power=2) == TrainConfig(distribution="ladies")
+    assert TrainConfig(power=1.0) == TrainConfig()  # as earlier versions wrote it
+    sizes = TrainConfig(distribution="ladies", power=1)
+    assert sizes.replace(seed=3).power == 1
+    assert sizes.replace(distribution="uniform") == TrainConfig(distribution="uniform")
+    assert sizes.replace(distribution="flat", power=3).power == 3
+
+
 def test_automatic_samples_have_to_be_settled() -> None:
     config = TrainConfig(samples="auto", hidden=(8, 8))
     with pytest.raises(InputError, match="samples = 'auto' has not been turned into numbers yet"):
@@ -188,6 +204,8 @@ def configs(draw: st.DrawFn) -> TrainConfig:
         ),
         seed=draw(st.integers(0, 2**63 - 1)),
         device=draw(st.sampled_from(["auto", "cpu", "cuda", "cuda:1"])),
+        memory=draw(st.sampled_from(["auto", "500MB", "4 GB"])),
+        inputs_dtype=draw(st.sampled_from(["float32", "float16", "bfloat16"])),
     )
 
 

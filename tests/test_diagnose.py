@@ -26,7 +26,7 @@ def found() -> Diagnosis:
 
 def test_everything_is_measured(found: Diagnosis) -> None:
     assert (found.nodes, found.batches, found.complete, found.trained) == (72, 5, True, False)
-    assert [m.layer for m in found.members] == [2, 3] * 32
+    assert [m.layer for m in found.members] == [2, 3] * 40
     sizes = sorted({m.t for m in found.curves})
     assert sizes == [5, 10, 20, 40, 72]
     assert {cost.t for cost in found.costs} == set(sizes)
@@ -94,7 +94,7 @@ def test_the_answer_in_words(advice: Advice, says: str) -> None:
 
 def test_tables_and_data_say_the_same(found: Diagnosis) -> None:
     data = json.loads(json.dumps(as_data(found), allow_nan=False))
-    assert len(data["members"]) == len(member_table(found).rows) == 64
+    assert len(data["members"]) == len(member_table(found).rows) == 80
     assert sum(len(table.rows) for table in size_tables(found)) == len(data["curves"])
     assert "closed forms are exact" in member_table(found).caption
     best = min(data["members"], key=lambda m: (-m["layer"], m.get("closed", m["drawn"])))

@@ -131,3 +131,13 @@ def test_the_initial_network_is_the_one_that_is_trained() -> None:
     assert len(data.batch_nodes) == 240
     sizes = {choose_samples(GRAPH, auto(target_error=0.6, seed=seed)).samples for seed in range(4)}
     assert len(sizes) > 1
+
+
+def test_some_nodes_standardise_the_features_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 of 240 training nodes: the columns' deviations are known to a tenth, and t about so."""
+    config = auto(feature_scaling="standard", target_error=0.6)
+    (by_all,) = choose_samples(GRAPH, config).samples
+    monkeypatch.setattr("fastgcn.diagnose.auto._MEASURED_NODES", 80)
+    (by_some,) = choose_samples(GRAPH, config).samples
+    assert by_some != by_all
+    assert by_some == pytest.approx(by_all, rel=0.2)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from fastgcn.adjacency import Normalization
 from fastgcn.errors import InputError, nearest
 from fastgcn.field_checks import as_plain, at_least, check_kind, require
+from fastgcn.memory import memory_bytes
 
 Distribution = Literal["importance", "uniform", "flat", "optimal", "ladies"]
 Draws = Literal["independent", "successive", "poisson", "systematic", "stratified"]
@@ -19,6 +20,12 @@ EarlyStopping = Literal["none", "authors", "patience"]
 FeatureScaling = Literal["none", "row", "standard"]
 Norm = Literal["none", "layer", "batch"]
 Jumping = Literal["none", "concat", "max"]
+InputsDtype = Literal["float32", "float16", "bfloat16"]
+FeaturesPlace = Literal["auto", "device", "host"]
+Products = Literal["tf32", "float32"]
+
+# What `power` is where none is given: the authors' program's q, and LADIES as published.
+OWN_POWERS: dict[Distribution, float] = {"flat": 1.0, "ladies": 2.0}
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
@@ -56,7 +63,8 @@ class TrainConfig:
     samples: int | tuple[int, ...] | Literal["auto"] = 400
     target_error: float = 0.1
     distribution: Distribution = "importance"
-    power: float = 1.0  # flat: q(u) ∝ ‖Â(:,u)‖^power
+    # flat: q(u) ∝ ‖Â(:,u)‖^power; ladies: Σ_v |Â(v,u)|^power over the rows above. None: its own.
+    power: float | None = None
     draws: Draws = "independent"
     self_term: SelfTerm = "sampled"  # exact: Â(v,v)·H(v) in full, the rest of the row sampled
     history: bool = False  # sample only what has changed since rows were last computed in full
@@ -71,6 +79,7 @@ class TrainConfig:
     learning_rate: float = 0.01
     weight_decay: float = 0.0
     weight_decay_on: Literal["first", "all"] = "first"
+    averaging: float = 0.0  # weights judged and kept: W̄ = averaging·W̄ + (1 − averaging)·W an epoch
     class_weight: Literal["none", "balanced"] = "none"
     drop_last: bool = False
     early_stopping: EarlyStopping = "patience"
@@ -84,6 +93,10 @@ class TrainConfig:
     seed: int = 0
     device: str = "auto"
     threads: int = 0  # 0: what the machine has
+    memory: str = "auto"  # what the process may take, such as 4GB; what does not fit is on disk
+    inputs_dtype: InputsDtype = "float32"  # what ÂX is kept in
+    features: FeaturesPlace = "auto"  # on a GPU: whether X and ÂX are there, or on the host
+    products: Products = "tf32"  # on a GPU: what a training step's matrix products round to
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -92,13 +105,17 @@ class TrainConfig:
             check_kind(field.name, value, field.type)
         for name in ("batch_size", "epochs", "patience", "history_every"):
             at_least(name, getattr(self, name), 1)
-        for name in ("threads", "weight_decay", "seed", "power"):
+        for name in ("threads", "weight_decay", "seed"):
             at_least(name, getattr(self, name), 0)
         for name in ("learning_rate", "target_error"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
+        if not 0 <= self.averaging < 1:
+            raise InputError(f"averaging must be at least 0 and below 1, got {self.averaging}")
         if self.seed > _LARGEST_SEED:
             raise InputError(f"seed must be at most {_LARGEST_SEED}, got {self.seed}")
+        if self.memory != "auto":
+            memory_bytes(self.memory)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise InputError(f"device must be auto, cpu or cuda[:N], got {self.device!r}")
         self._check_network()
@@ -140,15 +157,24 @@ class TrainConfig:
         require(isinstance(self.fanouts, tuple), "fanouts", "a list of numbers", self.fanouts)
         for size in self.fanouts:
             at_least("fanouts", size, 1)
-        if self.power != 1 and self.distribution != "flat":
-            raise InputError(
-                "power is for distribution = 'flat'; leave it at 1 with "
-                f"distribution = {self.distribution!r}, got {self.power:g}"
-            )
+        self._check_power()
         if not self.correct_weights and self.draws not in ("independent", "successive"):
             raise InputError(
                 "correct_weights = false, the authors' factor, is for draws = 'independent' or "
                 f"'successive', got draws = {self.draws!r}"
+            )
+
+    def _check_power(self) -> None:
+        if self.power is None:
+            return
+        at_least("power", self.power, 0)
+        own = OWN_POWERS.get(self.distribution, 1.0)  # 1: what settings without one used to have
+        if self.power == own:
+            object.__setattr__(self, "power", None)
+        elif self.distribution not in OWN_POWERS:
+            raise InputError(
+                f"power is for distribution = {' or '.join(map(repr, OWN_POWERS))}; leave it out "
+                f"with distribution = {self.distribution!r}, got {self.power:g}"
             )
 
     def _check_graphsage(self) -> None:
@@ -217,7 +243,12 @@ class TrainConfig:
         return self.samples
 
     def replace(self, **changes: Any) -> "TrainConfig":
-        """A copy with some fields changed; unknown names are refused."""
+        """A copy with some fields changed; unknown names are refused.
+
+        Another distribution has its own power, unless one is given.
+        """
+        if changes.get("distribution", self.distribution) != self.distribution:
+            changes = {"power": None} | changes
         return TrainConfig.from_dict(self.to_dict() | changes)
 
     def to_dict(self) -> dict[str, Any]:

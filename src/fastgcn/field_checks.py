@@ -15,12 +15,14 @@ def as_plain(value: Any) -> Any:
 
 
 def check_kind(name: str, value: Any, annotation: Any) -> None:
-    """The value is of the annotated kind: a choice, a switch, text, a number or several.
+    """The value is of the annotated kind: a choice, a switch, text, a number or several, or None.
 
     >>> check_kind("samples", "all", int | tuple[int, ...] | Literal["auto"])
     Traceback (most recent call last):
     fastgcn.errors.InputError: samples must be a whole number, a list of them or 'auto', got 'all'
     """
+    if value is None and type(None) in get_args(annotation):
+        return
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
         if value not in choices:
@@ -32,7 +34,7 @@ def check_kind(name: str, value: Any, annotation: Any) -> None:
         require(isinstance(value, bool), name, "true or false", value)
     elif annotation is int:
         require(_is_int(value), name, "a whole number", value)
-    elif annotation is float:
+    elif annotation is float or annotation == float | None:
         require(_is_number(value), name, "a finite number", value)
     elif annotation is str:
         require(isinstance(value, str), name, "text", value)

@@ -211,16 +211,17 @@ class Member:
         For `ladies` by points a vertex comes once for each row that has it.
         """
         part, distribution = self.sampled(matrix), self.options.get("distribution", "importance")
+        power = self.options.get("power", 2.0 if distribution == "ladies" else 1.0)
         reached = order_of(part, rows)
         if distribution == "ladies" and self.options.get("draws", "independent") in BY_POINTS:
             places = [(v, u) for v in rows for u in np.flatnonzero(part[v])]
             reached = np.array([u for _, u in places], dtype=np.int64)
-            weight = np.array([part[place] ** 2 for place in places])
+            weight = np.array([abs(part[place]) ** power for place in places])
         elif distribution == "ladies":
-            weight = (part[rows][:, reached] ** 2).sum(axis=0)
+            weight = (abs(part[rows][:, reached]) ** power).sum(axis=0)
         else:
             norms = np.ones(len(matrix)) if self.row_norms is None else self.row_norms
-            weight = reference_q(part, distribution, norms, self.options.get("power", 1.0))
+            weight = reference_q(part, distribution, norms, power)
             if self.options.get("neighbors_only"):
                 weight = weight[reached]
             else:

@@ -151,7 +151,16 @@ def test_own_rows_lead(options: Any) -> None:
 
 @pytest.mark.parametrize("own", [{}, {"own_rows": True}, {"self_term": "exact"}], ids=str)
 @pytest.mark.parametrize("draws", DRAWS)
-@pytest.mark.parametrize("law", [{}, {"neighbors_only": True}, {"distribution": "ladies"}], ids=str)
+@pytest.mark.parametrize(
+    "law",
+    [
+        {},
+        {"neighbors_only": True},
+        {"distribution": "ladies"},
+        {"distribution": "ladies", "power": 1.0},
+    ],
+    ids=str,
+)
 def test_many_batches_at_once_are_one_after_the_other(own: Any, draws: Any, law: Any) -> None:
     """The same blocks from the same generator, batches of other sizes included."""
     graph = Graph.from_edges(range(39), range(1, 40), features=np.zeros((40, 1)))

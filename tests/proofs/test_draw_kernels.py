@@ -11,12 +11,13 @@ from scipy.sparse import csr_array
 
 from fastgcn.kernels import reference
 from fastgcn.kernels.draws import append_new, draw_folded, running_sums
-from fastgcn.kernels.ladies import draw_entries, sums_of_squares, weigh_by_squares
+from fastgcn.kernels.ladies import draw_entries, sums_of_powers, weigh_by_sums
 from fastgcn.kernels.picks import has_repeats, pick_entries, pick_reached, reach
 from fastgcn.types import FloatArray, IntArray
 
 seeds = st.integers(0, 2**32 - 1)
 index_types = st.sampled_from([np.int32, np.int64])
+powers = st.sampled_from([2.0, 1.0, 0.0, 0.7])
 
 Parts = tuple[IntArray, IntArray, FloatArray]
 
@@ -50,6 +51,11 @@ def picked_by_hand(
     return np.asarray(np.where(full, dense, dense * factor)[rows])
 
 
+def sizes(matrix: FloatArray, power: float) -> FloatArray:
+    """|entry|^power, float64, and zero where there is no entry."""
+    return np.asarray(np.where(matrix == 0, 0.0, np.abs(matrix, dtype=np.float64) ** power))
+
+
 def scattered(picked: Parts, n: int) -> FloatArray:
     indptr, columns, values = picked
     return np.asarray(csr_array((values, columns, indptr), (len(indptr) - 1, n)).toarray())
@@ -75,16 +81,18 @@ def test_draws_invert_the_running_sums(seed: int, n: int, t: int, slots: int) ->
 
 
 @settings(deadline=None)
-@given(seeds, st.integers(1, 25), index_types, st.booleans())
-def test_what_rows_reach(seed: int, n: int, index_type: type, off_diagonal: bool) -> None:
+@given(seeds, st.integers(1, 25), index_types, powers, st.booleans())
+def test_what_rows_reach(
+    seed: int, n: int, index_type: type, power: float, off_diagonal: bool
+) -> None:
     rng = np.random.default_rng(seed)
     dense, parts = random_matrix(n, rng, index_type)
     rows, place = rng.integers(0, n, rng.integers(1, 2 * n + 1)), np.full(n, -1, np.int32)
-    found, squares, at = reach(*parts, rows, off_diagonal, place)
+    found, sums, at = reach(*parts, rows, power, off_diagonal, place)
     wanted = dense * (1 - np.eye(n)) if off_diagonal else dense
-    expected = (wanted[rows].astype(np.float64) ** 2).sum(axis=0)
+    expected = sizes(wanted[rows], power).sum(axis=0)
     assert sorted(found.tolist()) == np.flatnonzero(expected).tolist()
-    assert_allclose(squares, expected[found], rtol=1e-12)
+    assert_allclose(sums, expected[found], rtol=1e-12)
     columns = csr_array((parts[2], parts[1], parts[0]), (n, n))[rows].indices
     assert found[at[at >= 0]].tolist() == columns[at >= 0].tolist()
     assert (at >= 0).sum() == np.count_nonzero(wanted[rows])
@@ -101,7 +109,7 @@ def test_entries_are_picked(seed: int, n: int, index_type: type, exact_self: boo
     expected = picked_by_hand(dense, rows, columns, weights, exact_self)
     picked = pick_entries(*parts, rows, columns, weights, exact_self, place)
     assert_allclose(scattered(picked, n), expected, rtol=1e-6)
-    found, _, at = reach(*parts, rows, exact_self, place)
+    found, _, at = reach(*parts, rows, 2.0, exact_self, place)
     among = np.isin(found, columns)
     weight_of = dict(zip(columns.tolist(), weights.tolist(), strict=True))
     drawn = np.flatnonzero(among)
@@ -119,28 +127,28 @@ def test_entries_are_picked(seed: int, n: int, index_type: type, exact_self: boo
 
 
 @settings(deadline=None)
-@given(seeds, st.integers(1, 25), index_types, st.booleans())
-def test_entries_are_drawn_by_their_squares(
-    seed: int, n: int, index_type: type, off_diagonal: bool
+@given(seeds, st.integers(1, 25), index_types, powers, st.booleans())
+def test_entries_are_drawn_by_their_sizes(
+    seed: int, n: int, index_type: type, power: float, off_diagonal: bool
 ) -> None:
     """Points in the middle of entries' stretches draw their columns, weighed by the column."""
     rng = np.random.default_rng(seed)
     dense, parts = random_matrix(n, rng, index_type)
     rows, place = rng.permutation(n)[: rng.integers(1, n + 1)], np.full(n, -1, np.int32)
-    wanted = (dense * (1 - np.eye(n)) if off_diagonal else dense).astype(np.float64)
-    lengths, of_columns = sums_of_squares(*parts, off_diagonal)
-    assert_allclose(lengths, (wanted**2).sum(axis=1), rtol=1e-12)
-    assert_allclose(of_columns, (wanted**2).sum(axis=0), rtol=1e-12)
+    wanted = sizes(dense * (1 - np.eye(n)) if off_diagonal else dense, power)
+    lengths, of_columns = sums_of_powers(*parts, power, off_diagonal)
+    assert_allclose(lengths, wanted.sum(axis=1), rtol=1e-12)
+    assert_allclose(of_columns, wanted.sum(axis=0), rtol=1e-12)
     entries = [(v, u) for v in rows.tolist() for u in np.flatnonzero(wanted[v]).tolist()]
-    squares = np.array([wanted[entry] ** 2 for entry in entries])
+    stretch = np.array([wanted[entry] for entry in entries])
     hit = np.sort(rng.integers(0, max(len(entries), 1), 5 if entries else 0))
-    points = (np.cumsum(squares) - squares / 2)[hit] / squares.sum() if entries else np.ones(5) / 2
-    drawn, counts = draw_entries(*parts, rows, lengths[rows], points, off_diagonal, place)
+    points = (np.cumsum(stretch) - stretch / 2)[hit] / stretch.sum() if entries else np.ones(5) / 2
+    drawn, counts = draw_entries(*parts, rows, lengths[rows], power, points, off_diagonal, place)
     expected = Counter(entries[i][1] for i in hit)
     assert dict(zip(drawn.tolist(), counts.tolist(), strict=True)) == expected
     picked = pick_entries(*parts, rows, drawn, np.ones(len(drawn)), off_diagonal, place)
-    weigh_by_squares(picked, rows, drawn, counts, 0.7, off_diagonal, place)
-    weights = counts * 0.7 / (wanted[rows][:, drawn] ** 2).sum(axis=0)
+    weigh_by_sums(picked, rows, drawn, counts, 0.7, power, off_diagonal, place)
+    weights = counts * 0.7 / wanted[rows][:, drawn].sum(axis=0)
     by_hand = picked_by_hand(dense, rows, drawn, weights, off_diagonal)
     assert_allclose(scattered(picked, n), by_hand, rtol=1e-5)
     assert (place == -1).all()
@@ -159,6 +167,7 @@ def test_points_at_the_end_fall_on_the_last_entry(values: list[float]) -> None:
         matrix.data,
         np.array([0]),
         lengths,
+        2.0,
         np.full(3, np.nextafter(1, 0)),
         False,
         np.full(len(values), -1, np.int32),

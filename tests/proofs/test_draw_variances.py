@@ -202,6 +202,31 @@ def test_ladies_with_equal_rows_is_uniform_among_neighbours(layer: Layer, t: int
 
 
 @settings(deadline=None)
+@given(layers(), st.integers(1, 4))
+def test_ladies_by_sizes_against_squares(layer: Layer, t: int) -> None:
+    """|x(u)| all alike: q ∝ s = Σ_v |Â(v,u)| has Σ s·Σ c²/s where LADIES has m·Σ c².
+
+    It wins exactly where that is less, as wherever s and c²/s, the mean size of a column's entries
+    weighed by themselves, rise together; where no two rows share a column both are the
+    entry's size, and q is the best there is.
+    """
+    matrix, x, _ = layer
+    x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    for rows in (ROWS, ROWS[:1]):
+        part = np.abs(matrix[rows])
+        reached = part.any(axis=0)
+        if not reached.any():
+            continue
+        sizes, squares = part.sum(axis=0)[reached], (part**2).sum(axis=0)[reached]
+        laws = [variance.ladies_q(matrix, rows, power) for power in (1, 2)]
+        by_sizes, ladies = (variance.row_variance(matrix, x, q, t, rows) for q in laws)
+        gain = reached.sum() * squares.sum() - sizes.sum() * (squares / sizes).sum()
+        assert t * (ladies - by_sizes) == pytest.approx(gain, rel=1e-6, abs=1e-6)
+        if len(rows) == 1:
+            np.testing.assert_allclose(laws[0], variance.optimal_q(matrix, x, rows))
+
+
+@settings(deadline=None)
 @given(layers(), st.sampled_from(["ladies", "importance"]))
 def test_what_lies_along_the_points(layer: Layer, distribution: str) -> None:
     """Row after row, its columns by number: entries for ladies, columns once for the others."""
@@ -224,8 +249,13 @@ def test_powers_of_the_norms() -> None:
     np.testing.assert_allclose(variance.flat_q(matrix), [5 / 6, 1 / 6])
     np.testing.assert_allclose(variance.flat_q(matrix, 2), variance.importance_q(matrix))
     np.testing.assert_allclose(variance.flat_q(matrix, 0), variance.uniform_q(2))
+    np.testing.assert_allclose(variance.ladies_q(matrix, [0, 1], 1), [7 / 8, 1 / 8])
+    np.testing.assert_allclose(variance.ladies_q(matrix, [0, 1]), variance.importance_q(matrix))
+    np.testing.assert_allclose(variance.ladies_q(matrix, [0, 1], 0), [2 / 3, 1 / 3])
     with pytest.raises(InputError, match="power must be at least 0"):
         variance.flat_q(matrix, -1)
+    with pytest.raises(InputError, match="power must be at least 0"):
+        variance.ladies_q(matrix, [0], -1)
 
 
 def test_drawing_everyone_leaves_nothing_to_chance() -> None:

@@ -27,6 +27,7 @@ LAWS: list[dict[str, Any]] = [
     *({"distribution": d, "neighbors_only": n} for d in DISTRIBUTIONS for n in (False, True)),
     {"distribution": "flat", "power": 0.5},
     {"distribution": "ladies"},
+    {"distribution": "ladies", "power": 1.0},
 ]
 
 

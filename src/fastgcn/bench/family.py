@@ -44,6 +44,7 @@ class Member:
 
 
 _LADIES_EXACT = {"distribution": "ladies", "self_term": "exact"}
+_LADIES_SIZES = {"distribution": "ladies", "power": 1.0}
 
 MEMBERS = (
     Member(BASELINE, {}, drawn=True),
@@ -55,10 +56,17 @@ MEMBERS = (
     Member("successive", {"draws": "successive"}),
     Member("neighbours", {"neighbors_only": True}, drawn=True),
     Member("neighbours, stratified", {"neighbors_only": True, "draws": "stratified"}),
-    Member("exact self", {"self_term": "exact"}, drawn=True),
+    Member("exact self", {"self_term": "exact"}),
     Member("LADIES", {"distribution": "ladies"}, drawn=True),
     Member("LADIES, exact self", _LADIES_EXACT, drawn=True),
     Member("LADIES, exact self, stratified", _LADIES_EXACT | {"draws": "stratified"}),
+    Member("LADIES by sizes", _LADIES_SIZES),
+    Member("LADIES by sizes, stratified", _LADIES_SIZES | {"draws": "stratified"}, drawn=True),
+    Member(
+        "LADIES by sizes, exact self, stratified",
+        _LADIES_SIZES | {"self_term": "exact", "draws": "stratified"},
+        drawn=True,
+    ),
     Member("history", {"history": True}, drawn=True),
     Member("history, 5 epochs", {"history": True, "history_every": 5}),
     Member("LADIES, exact self, history", _LADIES_EXACT | {"history": True}),

@@ -1,6 +1,6 @@
 """`samples = "auto"`: as many vertices as a target error needs, found before training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,12 +9,16 @@ from fastgcn.diagnose.convolutions import convolve, draw_batches, rows_below
 from fastgcn.diagnose.estimates import Estimate
 from fastgcn.diagnose.gauge import Gauge, Laws
 from fastgcn.diagnose.network import ExactNetwork
+from fastgcn.features import FeatureRows, column_statistics
 from fastgcn.graph import Graph
 from fastgcn.machine import thread_count
 from fastgcn.runs import build_model
-from fastgcn.training_data import prepare
+from fastgcn.training_data import TrainingData, prepare
 
 _BATCHES = 8
+# Training nodes whose features standardise those of all here: on large graphs, looking at every
+# row would take longer than all the rest.
+_MEASURED_NODES = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,7 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
     is that without a `history`, whose gain training alone can tell.
     """
     with thread_count(config.threads):
-        # ÂX would take long to compute; the few rows of it that are needed do not.
-        data = prepare(graph, config.replace(precompute=False, samples=1), None)
+        data = _data(graph, config)
         sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
         model = build_model(config, sizes, multilabel=graph.multilabel)
         network = ExactNetwork(model, data, config)
@@ -86,3 +89,16 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
             tuple(error.value for _, error in found),
             tuple(error.margin for _, error in found),
         )
+
+
+def _data(graph: Graph, config: TrainConfig) -> TrainingData:
+    """The training graph and its features; ÂX, of which few rows are needed, is not computed."""
+    plain = config.replace(precompute=False, samples=1, feature_scaling="none")
+    data = prepare(graph, plain, None)
+    assert isinstance(data.inputs, FeatureRows)
+    statistics = None
+    if config.feature_scaling == "standard":
+        nodes = graph.split.train
+        statistics = column_statistics(graph.features, nodes[:: -(-len(nodes) // _MEASURED_NODES)])
+    features = FeatureRows(graph.features, config.feature_scaling, data.inputs.nodes, statistics)
+    return replace(data, inputs=features, statistics=statistics)

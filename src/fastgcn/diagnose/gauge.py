@@ -24,7 +24,7 @@ from fastgcn.variance import stratified_variance
 REPEATS = 8
 # In a search, where several sizes are tried, half of them, and fewer where so many vertices in all
 # have been drawn for a batch.
-_ENOUGH_DRAWN = 1 << 17
+_ENOUGH_DRAWN = 1 << 15
 # How close to its target an error is brought that is only known from draws.
 _LOOSE = 0.05
 
@@ -202,16 +202,17 @@ class Gauge:
         return stratified_variance(square, x, local, t, np.arange(k), along=along)
 
     def _along_entries(self, convolution: Convolution) -> tuple[IntArray, FloatArray]:
-        """Columns (m: one not reached) of the entries of all rows, and their squares."""
+        """Columns (m: one not reached) of the entries of all rows, and |Â(v,u)|^power."""
         part = self.network.data.adjacency.rows(convolution.rows)
-        squares = np.square(part.values, dtype=np.float64)
+        power = self.laws.of(self.member, self.layer).power
+        sizes = np.abs(part.values, dtype=np.float64) ** power * (part.values != 0)
         if self.exact_self:
             own = np.repeat(convolution.rows, np.diff(part.indptr)) == part.indices
-            squares[own] = 0
+            sizes[own] = 0
         m = len(convolution.columns)
         places = np.minimum(np.searchsorted(convolution.columns, part.indices), m - 1)
         places = np.where(convolution.columns[places] == part.indices, places, m)
-        return places, squares
+        return places, sizes
 
 
 def _along_vertices(columns: IntArray, q: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -6,7 +6,14 @@ from fastgcn.config import Distribution, Draws, SelfTerm, TrainConfig
 
 # `optimal` is left out, for each of its draws costs a share of a full forward pass, and
 # `systematic`, which can be worse than independent draws; the settings' own member is in anyway.
-DISTRIBUTIONS: tuple[Distribution, ...] = ("uniform", "importance", "flat", "ladies")
+# Each with its `power`.
+LAWS: tuple[tuple[Distribution, float | None], ...] = (
+    ("uniform", None),
+    ("importance", None),
+    ("flat", None),
+    ("ladies", None),
+    ("ladies", 1.0),
+)
 DRAWS: tuple[Draws, ...] = ("independent", "stratified", "successive", "poisson")
 FIELDS = ("distribution", "power", "draws", "self_term", "neighbors_only", "correct_weights")
 
@@ -14,10 +21,12 @@ FIELDS = ("distribution", "power", "draws", "self_term", "neighbors_only", "corr
 def family(config: TrainConfig) -> list[TrainConfig]:
     """The settings' own member, then all the others."""
     own = config.replace(history=False)
-    plain = {"power": 1.0, "neighbors_only": False, "correct_weights": True}
+    plain = {"neighbors_only": False, "correct_weights": True}
     members = [
-        own.replace(distribution=distribution, draws=draws, self_term=self_term, **plain)
-        for distribution in DISTRIBUTIONS
+        own.replace(
+            distribution=distribution, power=power, draws=draws, self_term=self_term, **plain
+        )
+        for distribution, power in LAWS
         for self_term in get_args(SelfTerm)
         for draws in DRAWS
     ]
@@ -35,7 +44,7 @@ def name_of(member: TrainConfig) -> str:
     >>> name_of(TrainConfig(distribution="ladies", draws="poisson", self_term="exact"))
     'ladies, poisson, exact self term'
     """
-    power = f"^{member.power:g}" if member.power != 1 else ""
+    power = "" if member.power is None else f"^{member.power:g}"
     words = [member.distribution + power, member.draws]
     if member.self_term == "exact":
         words.append("exact self term")

@@ -92,10 +92,11 @@ class ExactNetwork:
             return self.model.activate(0, mixed)
         rows = self.data.adjacency.rows(ids)
         if self._weights_first(len(rows.indices)):
-            mixed = first.finish(torch.from_numpy(sparse_times_dense(*rows, self._weighed)), None)
+            own = None if first.own_weight is None else torch.from_numpy(inputs(ids))
+            mixed = first.finish(torch.from_numpy(sparse_times_dense(*rows, self._weighed)), own)
         else:
-            own = None if first.own_weight is None else ids
-            mixed = first(torch.from_numpy(inputs.convolve(rows, own)), None)
+            beside = None if first.own_weight is None else ids
+            mixed = first(torch.from_numpy(inputs.convolve(rows, beside)), None)
         return self.model.activate(0, mixed)
 
     def _weights_first(self, entries: int) -> bool:
@@ -103,16 +104,24 @@ class ExactNetwork:
         known = "_weighed" in self.__dict__
         features, hidden = self.model.sizes[:2]
         dense = 0.0 if known else self.data.adjacency.n * features * hidden / _DENSE_GAIN
-        alone = self.model.convolutions[0].own_weight is None
-        possible = alone and isinstance(self.data.inputs, FeatureRows)
+        possible = isinstance(self.data.inputs, FeatureRows)
         return possible and dense + entries * hidden < entries * features
 
     @cached_property
     def _weighed(self) -> FloatArray:
         """(n, d): XW of the first layer."""
-        weight = self.model.convolutions[0].weight
+        inputs = self.data.inputs
+        assert isinstance(inputs, FeatureRows)
+        weight: Tensor = self.model.convolutions[0].weight
+        shift = torch.zeros(weight.shape[1])
+        if inputs.statistics is not None:
+            # ((X - mean)·scale)W as X(scale·W) less a row: X is not written anew, only read.
+            mean, scale = map(torch.from_numpy, inputs.statistics)
+            weight = scale[:, None] * weight
+            shift = mean @ weight
+            inputs = FeatureRows(inputs.features, "none", inputs.nodes)
         every = _chunks(np.arange(self.data.adjacency.n))
-        parts = [self.data.rows(torch.from_numpy(ids)) @ weight for ids in every]
+        parts = [torch.from_numpy(inputs(ids)) @ weight - shift for ids in every]
         weighed: FloatArray = torch.cat(parts).numpy()
         return weighed
 

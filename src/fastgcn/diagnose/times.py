@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fastgcn.adam import Adam
 from fastgcn.batches import Feed
 from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.machine import choose_device
 from fastgcn.samplers import Sampler
-from fastgcn.steps import Adam, make_step
+from fastgcn.steps import make_step
 
 # Steps measured after the first, which is not; fewer where they take longer than this together.
 _STEPS = 7

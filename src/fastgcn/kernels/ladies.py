@@ -1,7 +1,7 @@
-"""Drawing a column u with probability ∝ Σ_{v in rows} Â(v,u)² without making these sums.
+"""Drawing a column u with probability ∝ Σ_{v in rows} |Â(v,u)|^power without making these sums.
 
-An entry drawn in proportion to its square has its column drawn so; the sums are then needed for
-the drawn columns alone, and are found among their entries.
+An entry drawn in proportion to its size to that power has its column drawn so; the sums are then
+needed for the drawn columns alone, and are found among their entries.
 
 `place` (n,) int32 is work space that every function finds, and leaves, filled with -1.
 """
@@ -15,21 +15,32 @@ from fastgcn.types import FloatArray, IntArray
 
 
 @njit(cache=True, nogil=True)
-def sums_of_squares(
-    indptr: IntArray, indices: IntArray, values: FloatArray, off_diagonal: bool
-) -> Any:
-    """(n,) Σ_u Â(v,u)² of each row and (n,) Σ_v Â(v,u)² of each column of Â (n, n).
+def sized(value: float, power: float) -> float:
+    """|value|^power, and 0 of 0 whatever the power: what is not there is not drawn."""
+    size = abs(np.float64(value))
+    if size == 0:
+        return 0.0
+    if power == 2:
+        return size * size
+    return size if power == 1 else size**power
 
-    With `off_diagonal`, without Â(v,v)².
+
+@njit(cache=True, nogil=True)
+def sums_of_powers(
+    indptr: IntArray, indices: IntArray, values: FloatArray, power: float, off_diagonal: bool
+) -> Any:
+    """(n,) Σ_u |Â(v,u)|^power of each row and (n,) the sum over v of each column of Â (n, n).
+
+    With `off_diagonal`, without Â(v,v).
     """
     n = len(indptr) - 1
     of_rows, of_columns = np.zeros(n), np.zeros(n)
     for v in range(n):
         for entry in range(indptr[v], indptr[v + 1]):
             if not (off_diagonal and indices[entry] == v):
-                square = np.float64(values[entry]) * values[entry]
-                of_rows[v] += square
-                of_columns[indices[entry]] += square
+                size = sized(values[entry], power)
+                of_rows[v] += size
+                of_columns[indices[entry]] += size
     return of_rows, of_columns
 
 
@@ -40,13 +51,14 @@ def draw_entries(
     values: FloatArray,
     rows: IntArray,
     lengths: FloatArray,
+    power: float,
     points: FloatArray,
     off_diagonal: bool,
     place: IntArray,
 ) -> Any:
     """The columns of the entries that ascending `points` in [0, 1) fall on: distinct, and counts.
 
-    The entries of `rows`, one after the other, divide [0, 1) in proportion to their squares,
+    The entries of `rows`, one after the other, divide [0, 1) in proportion to |Â(v,u)|^power,
     which add up to `lengths` row by row. Entries Â(v,v) are no part of it with `off_diagonal`.
     """
     total = lengths.sum()
@@ -58,10 +70,10 @@ def draw_entries(
         last = np.int64(-1)
         if i < len(points) and points[i] * total < end:
             for entry in range(indptr[rows[r]], indptr[rows[r] + 1]):
-                u, value = indices[entry], np.float64(values[entry])
-                if value == 0 or (off_diagonal and u == rows[r]):
+                u, size = indices[entry], sized(values[entry], power)
+                if size == 0 or (off_diagonal and u == rows[r]):
                     continue
-                before, last = before + value * value, np.int64(u)
+                before, last = before + size, np.int64(u)
                 while i < len(points) and points[i] * total < before:
                     found = _hit(last, drawn, counts, found, place)
                     i += 1
@@ -86,16 +98,17 @@ def _hit(u: Any, drawn: IntArray, counts: IntArray, found: int, place: IntArray)
 
 
 @njit(cache=True, nogil=True)
-def weigh_by_squares(
+def weigh_by_sums(
     picked: tuple[IntArray, IntArray, FloatArray],
     rows: IntArray,
     drawn: IntArray,
     counts: IntArray,
     factor: float,
+    power: float,
     exact_self: bool,
     place: IntArray,
 ) -> None:
-    """Multiply entries in column u by count(u)·factor / Σ_v Â(v,u)², in place.
+    """Multiply entries in column u by count(u)·factor / Σ_v |Â(v,u)|^power, in place.
 
     `picked` are indptr, columns as numbered in Â and values of all entries of `rows` in the
     columns `drawn`. With `exact_self`, entries Â(v,v) are among them, and are left as they are
@@ -104,15 +117,15 @@ def weigh_by_squares(
     indptr, columns, values = picked
     for c in range(len(drawn)):
         place[drawn[c]] = c
-    squares = np.zeros(len(drawn))
+    sums = np.zeros(len(drawn))
     for r in range(len(rows)):
         for entry in range(indptr[r], indptr[r + 1]):
             if not (exact_self and columns[entry] == rows[r]):
-                squares[place[columns[entry]]] += np.float64(values[entry]) * values[entry]
+                sums[place[columns[entry]]] += sized(values[entry], power)
     for r in range(len(rows)):
         for entry in range(indptr[r], indptr[r + 1]):
             if not (exact_self and columns[entry] == rows[r]):
                 c = place[columns[entry]]
-                values[entry] *= counts[c] * factor / squares[c]
+                values[entry] *= counts[c] * factor / sums[c]
     for c in range(len(drawn)):
         place[drawn[c]] = -1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from fastgcn.kernels.ladies import sized
 from fastgcn.types import FloatArray, IntArray
 
 
@@ -17,10 +18,11 @@ def reach(
     indices: IntArray,
     values: FloatArray,
     rows: IntArray,
+    power: float,
     off_diagonal: bool,
     place: IntArray,
 ) -> Any:
-    """The distinct columns u that `rows` reach, as they are met, and Σ_{v in rows} Â(v,u)².
+    """The distinct columns u that `rows` reach, as they are met, and Σ_{v in rows} |Â(v,u)|^power.
 
     Also, for each entry of the rows, where its column is among these; -1 for zeros and, with
     `off_diagonal`, for entries Â(v,v), which are passed over.
@@ -29,26 +31,26 @@ def reach(
     for r in range(len(rows)):
         entries += indptr[rows[r] + 1] - indptr[rows[r]]
     at, capacity = np.empty(entries, np.int32), min(entries, len(place))
-    found, squares = np.empty(capacity, np.int64), np.zeros(capacity)
+    found, sums = np.empty(capacity, np.int64), np.zeros(capacity)
     known = filled = 0
     for r in range(len(rows)):
         v = rows[r]
         for entry in range(indptr[v], indptr[v + 1]):
-            u, value = indices[entry], np.float64(values[entry])
+            u, size = indices[entry], sized(values[entry], power)
             number = -1
-            if value != 0 and not (off_diagonal and u == v):
+            if size != 0 and not (off_diagonal and u == v):
                 number = place[u]
                 if number < 0:
                     number = known
                     place[u] = number
                     found[number] = u
                     known += 1
-                squares[number] += value * value
+                sums[number] += size
             at[filled] = number
             filled += 1
     for i in range(known):
         place[found[i]] = -1
-    return found[:known], squares[:known], at
+    return found[:known], sums[:known], at
 
 
 @njit(cache=True, nogil=True)
@@ -111,7 +113,7 @@ def pick_entries(
     entries = 0
     for r in range(len(rows)):
         entries += indptr[rows[r] + 1] - indptr[rows[r]]
-    columns, picked = np.empty(entries, np.int64), np.empty(entries, np.float32)
+    columns, picked = np.empty(entries, indices.dtype), np.empty(entries, np.float32)
     filled = 0
     for r in range(len(rows)):
         v = rows[r]

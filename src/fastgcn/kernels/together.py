@@ -10,21 +10,34 @@ from numba import njit
 
 from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.draws import draw_folded, running_sums
-from fastgcn.kernels.ladies import draw_entries, weigh_by_squares
+from fastgcn.kernels.ladies import draw_entries, weigh_by_sums
 from fastgcn.kernels.picks import pick_entries, pick_reached, reach
 from fastgcn.types import AnyArray, FloatArray, IntArray
 
 Csr = tuple[IntArray, IntArray, FloatArray]
 Law = tuple[FloatArray, FloatArray, IntArray]
 
-# All `sample_by_` functions take batches (b, s), a row of `points` (b, t) for each, and Â's indptr,
-# indices and values, and return a `Blocks`. One function for all three would take three times as
-# long to compile.
+# All `sample_by_` functions take batches (b, s), a row of `points` (b, t) for each, Â's indptr,
+# indices and values, and `room` for their blocks, which they return. One function for all three
+# would take three times as long to compile.
 
 # The CSR arrays of several blocks, columns and values one behind the other and row offsets
 # (b, s+1) counting from each block's first entry; their sources likewise; and (2, b+1) where the
 # entries and the sources of each block begin.
 Blocks = tuple[IntArray, IntArray, FloatArray, IntArray, IntArray]
+
+
+def room(points: FloatArray, batches: IntArray) -> Blocks:
+    """An empty `Blocks`, its arrays of entries of a usual size."""
+    count, size = batches.shape
+    usual = max(1024, 4 * batches.size)
+    return (
+        np.empty((count, size + 1), np.int64),
+        np.empty(usual, np.int64),
+        np.empty(usual, np.float32),
+        np.empty(points.size + batches.size, np.int64),
+        np.zeros((2, count + 1), np.int64),
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -37,13 +50,13 @@ def sample_by_vertices(
     own_rows: bool,
     exact_self: bool,
     place: IntArray,
+    blocks: Blocks,
 ) -> Any:
     """Vertices from one q (n,), whatever the rows: `law` is q, its running sums and their guide.
 
     A vertex weighs count/(t·q(u)); with `renormalize`, q is first divided by its sum.
     """
     indptr, indices, values = matrix
-    blocks = _room(points, batches)
     for b in range(len(batches)):
         rows = batches[b]
         drawn, weights = _drawn(law, renormalize, points[b], place)
@@ -62,16 +75,16 @@ def sample_by_reach(
     own_rows: bool,
     exact_self: bool,
     place: IntArray,
+    blocks: Blocks,
 ) -> Any:
     """Vertices from q (n,) over those that some row of the batch has an entry for.
 
     Weights are as above, the sum of q being that over these vertices.
     """
     indptr, indices, values = matrix
-    blocks = _room(points, batches)
     for b in range(len(batches)):
         rows = batches[b]
-        found, _, at = reach(indptr, indices, values, rows, exact_self, place)
+        found, _, at = reach(indptr, indices, values, rows, 2.0, exact_self, place)
         among = q[found]
         cumulative, guide = running_sums(among, min(len(among), 2 * points.shape[1]))
         drawn, weights = _drawn((among, cumulative, guide), renormalize, points[b], place)
@@ -82,34 +95,35 @@ def sample_by_reach(
 
 @njit(cache=True, nogil=True)
 def sample_by_entries(
-    squares: FloatArray,
+    sums: FloatArray,
+    power: float,
     points: FloatArray,
     matrix: Csr,
     batches: IntArray,
     own_rows: bool,
     exact_self: bool,
     place: IntArray,
+    blocks: Blocks,
 ) -> Any:
-    """Columns of entries that ascending points fall on in proportion to their squares.
+    """Columns of entries that ascending points fall on in proportion to |Â(v,u)|^power.
 
-    `squares` (n,) are the sums of squares of the rows.
+    `sums` (n,) are those of the rows.
     """
     indptr, indices, values = matrix
-    blocks = _room(points, batches)
     for b in range(len(batches)):
         rows = batches[b]
-        lengths = squares[rows]
+        lengths = sums[rows]
         drawn, counts = draw_entries(
-            indptr, indices, values, rows, lengths, points[b], exact_self, place
+            indptr, indices, values, rows, lengths, power, points[b], exact_self, place
         )
         once, factor = np.ones(len(drawn)), lengths.sum() / points.shape[1]
         part = pick_entries(indptr, indices, values, rows, drawn, once, exact_self, place)
-        weigh_by_squares(part, rows, drawn, counts, factor, exact_self, place)
+        weigh_by_sums(part, rows, drawn, counts, factor, power, exact_self, place)
         blocks = _with_block(blocks, b, part, rows, own_rows, place)
     return blocks
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _drawn(law: Law, renormalize: bool, points: FloatArray, place: IntArray) -> Any:
     """Distinct positions and their weights; none where nothing can be drawn."""
     q, cumulative, guide = law
@@ -120,21 +134,7 @@ def _drawn(law: Law, renormalize: bool, points: FloatArray, place: IntArray) -> 
     return drawn, counts * ((total if renormalize else 1.0) / len(points)) / q[drawn]
 
 
-@njit(cache=True, nogil=True)
-def _room(points: FloatArray, batches: IntArray) -> Any:
-    """An empty `Blocks`, its arrays of entries of a usual size."""
-    count, size = batches.shape
-    usual = max(1024, 4 * batches.size)
-    return (
-        np.empty((count, size + 1), np.int64),
-        np.empty(usual, np.int64),
-        np.empty(usual, np.float32),
-        np.empty(points.size + batches.size, np.int64),
-        np.zeros((2, count + 1), np.int64),
-    )
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _with_block(
     blocks: Blocks, b: int, part: Csr, rows: IntArray, own_rows: bool, place: IntArray
 ) -> Any:

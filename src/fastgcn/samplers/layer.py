@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from fastgcn.adjacency import Adjacency
-from fastgcn.config import Distribution, Draws, SelfTerm
+from fastgcn.config import OWN_POWERS, Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
 from fastgcn.kernels.picks import has_repeats
 from fastgcn.kernels.together import sample_by_entries, sample_by_reach, sample_by_vertices
@@ -35,7 +35,12 @@ class LayerSampler:
     * `flat`: q(u) ∝ ‖Â(:,u)‖^power; power 1 is what the authors' program draws from;
     * `optimal`: q(u) ∝ ‖Â(:,u)‖·|x(u)| (Thm 3), with x(u) the row H(u)W of the current model,
       handed over by `set_row_norms`; until then as `flat`;
-    * `ladies`: q(u) ∝ ‖Â(rows,u)‖², from the rows of the layer above, whichever they are.
+    * `ladies`: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v of the layer above, whichever they are;
+      power 2, the squared norm of the column, is LADIES as published, power 1 spreads the
+      draws more evenly. q is positive wherever a row has an entry, so that 1/(t·q) is unbiased
+      for any power.
+
+    `power` None is each one's own, 1 for `flat` and 2 for `ladies`.
 
     `draws`, all unbiased (weights in `samplers/draws.py`):
 
@@ -61,7 +66,7 @@ class LayerSampler:
         samples: Sequence[int],
         *,
         distribution: Distribution = "importance",
-        power: float = 1.0,
+        power: float | None = None,
         draws: Draws = "independent",
         self_term: SelfTerm = "sampled",
         own_rows: bool = False,
@@ -71,12 +76,12 @@ class LayerSampler:
         _one_of("distribution", distribution, get_args(Distribution))
         _one_of("draws", draws, get_args(Draws))
         _one_of("self_term", self_term, get_args(SelfTerm))
-        if not power >= 0:
+        if power is not None and not power >= 0:
             raise InputError(f"power must be at least 0, got {power}")
         self.adjacency = adjacency
         self.samples = tuple(samples)
         self.distribution = distribution
-        self.power = power
+        self.power = OWN_POWERS.get(distribution, 2.0) if power is None else power
         self.draws = draws
         self.exact_self = self_term == "exact"
         self.own_rows = own_rows or self.exact_self
@@ -84,9 +89,9 @@ class LayerSampler:
         self.correct_weights = correct_weights
         self._check_draws()
         place = np.full(adjacency.n, -1, np.int32)
-        self._matrix = Sampled(adjacency, self.exact_self, self.own_rows, place)
-        # Of what is sampled of Â: the squared norms of rows and of columns.
-        self._squares = self._matrix.squares()
+        power = self.power if distribution == "ladies" else 2.0  # squared norms
+        self._matrix = Sampled(adjacency, self.exact_self, self.own_rows, power, place)
+        self._sums = self._matrix.sums()
         self._row_norms: list[FloatArray] = [np.ones(adjacency.n)] * len(self.samples)
         self._set_sources()
 
@@ -122,7 +127,7 @@ class LayerSampler:
         if self.distribution == "ladies":
             self._sources = self._ladies()
             return
-        norms = np.sqrt(self._squares[1])
+        norms = np.sqrt(self._sums[1])
         self._q = [
             fixed_q(self.distribution, norms, self.power, row_norms)
             for row_norms in self._row_norms
@@ -149,7 +154,7 @@ class LayerSampler:
                 ReachedVertices(self._matrix, None, self.draws, t, self.correct_weights)
                 for t in self.samples
             ]
-        law = (self._squares[0],)
+        law = self._sums[0], self._matrix.power
         return [
             ByPoints(self._matrix, sample_by_entries, law, t, points, ascending=True)
             for t in self.samples
@@ -179,7 +184,7 @@ class LayerSampler:
             return self._q[layer]
         reached = self._matrix.reach(rows)
         ladies = self.distribution == "ladies"
-        law = reached.squares if ladies else self._q[layer][reached.columns]
+        law = reached.sums if ladies else self._q[layer][reached.columns]
         q = np.zeros(self.adjacency.n)
         q[reached.columns] = law / law.sum() if law.any() else law
         return q

@@ -14,9 +14,9 @@ from torch import Tensor
 from fastgcn.adjacency import Adjacency, Rows
 from fastgcn.config import Draws
 from fastgcn.kernels.blocks import number_columns
-from fastgcn.kernels.ladies import sums_of_squares
+from fastgcn.kernels.ladies import sums_of_powers
 from fastgcn.kernels.picks import pick_entries, pick_reached, reach
-from fastgcn.kernels.together import Blocks
+from fastgcn.kernels.together import Blocks, room
 from fastgcn.samplers.block import Block
 from fastgcn.samplers.draws import Drawing, Rng, make_drawing
 from fastgcn.samplers.group import BlockGroup
@@ -28,13 +28,13 @@ class Reached(NamedTuple):
 
     Attributes:
         columns: (m,) distinct, as they are met.
-        squares: (m,) the squared norms of Â(rows,:) there.
+        sums: (m,) Σ_v |Â(v,u)|^power over the rows.
         places: (entries,) of each entry of the rows, where its column is among these; -1 for
             what is not sampled.
     """
 
     columns: IntArray
-    squares: FloatArray
+    sums: FloatArray
     places: IntArray
 
 
@@ -42,13 +42,15 @@ class Reached(NamedTuple):
 class Sampled:
     """The part of Â that is sampled: all of it or, with `exact_self`, all but the diagonal.
 
-    With `own_rows`, `src` of a block begins with its `dst`. `place` (n,) int32 is work space,
-    filled with -1.
+    With `own_rows`, `src` of a block begins with its `dst`. Where laws are made of entries, these
+    count as |Â(v,u)|^power; 2 gives the squared norms of rows and columns. `place` (n,) int32 is
+    work space, filled with -1.
     """
 
     adjacency: Adjacency
     exact_self: bool
     own_rows: bool
+    power: float
     place: IntArray
 
     @property
@@ -57,7 +59,7 @@ class Sampled:
         return matrix.indptr, matrix.indices, matrix.values
 
     def reach(self, rows: IntArray) -> Reached:
-        return Reached(*reach(*self.parts, rows, self.exact_self, self.place))
+        return Reached(*reach(*self.parts, rows, self.power, self.exact_self, self.place))
 
     def block(self, dst: Tensor, rows: Rows) -> Block:
         """Rows of `dst`, columns as numbered in Â, as a block."""
@@ -65,9 +67,11 @@ class Sampled:
         src, columns = number_columns(lead, rows.indices, self.place)
         return Block.of_csr(dst, torch.from_numpy(src), (rows.indptr, columns, rows.values))
 
-    def squares(self) -> tuple[FloatArray, FloatArray]:
-        """(n,) ‖Â(v,:)‖² of each row and (n,) ‖Â(:,u)‖² of each column, of what is sampled."""
-        sums: tuple[FloatArray, FloatArray] = sums_of_squares(*self.parts, self.exact_self)
+    def sums(self) -> tuple[FloatArray, FloatArray]:
+        """(n,) Σ_u |Â(v,u)|^power of each row, (n,) Σ_v of each column, of what is sampled."""
+        sums: tuple[FloatArray, FloatArray] = sums_of_powers(
+            *self.parts, self.power, self.exact_self
+        )
         return sums
 
 
@@ -96,7 +100,7 @@ class AllVertices:
 
 @dataclass(frozen=True, slots=True)
 class ReachedVertices:
-    """The columns that the rows reach, by q (n,) renormalised, or by their squares if None."""
+    """The columns that the rows reach, by q (n,) renormalised, or by their sums if None."""
 
     matrix: Sampled
     q: FloatArray | None
@@ -105,11 +109,11 @@ class ReachedVertices:
     correct_weights: bool
 
     def law(self, reached: Reached) -> FloatArray:
-        """(m,): q of the columns reached; by squares it sums to one over them."""
+        """(m,): q of the columns reached; by their sums, it adds up to one over them."""
         if self.q is not None:
             return self.q[reached.columns]
-        squares = reached.squares
-        return squares / squares.sum() if squares.any() else squares
+        sums = reached.sums
+        return sums / sums.sum() if sums.any() else sums
 
     def blocks(self, batches: Sequence[Tensor], rng: Rng) -> list[Block]:
         return [self._block(dst, rng) for dst in batches]
@@ -155,5 +159,6 @@ class ByPoints:
         if self.ascending:
             points.sort(axis=1)
         matrix, dst = self.matrix, torch.stack(list(batches))
-        options = matrix.own_rows, matrix.exact_self, matrix.place
-        return BlockGroup(dst, self.kernel(*self.law, points, matrix.parts, dst.numpy(), *options))
+        rows, options = dst.numpy(), (matrix.own_rows, matrix.exact_self, matrix.place)
+        blocks = self.kernel(*self.law, points, matrix.parts, rows, *options, room(points, rows))
+        return BlockGroup(dst, blocks)

@@ -44,8 +44,7 @@ def flat_q(adj: Matrix, power: float = 1.0) -> FloatArray:
     >>> flat_q(np.array([[3.0, 0.0], [0.0, 1.0]]))
     array([0.75, 0.25])
     """
-    if not power >= 0:
-        raise InputError(f"power must be at least 0, got {power}")
+    _check_power(power)
     return _normalized(column_squares(as_matrix(adj)) ** (power / 2))
 
 
@@ -63,14 +62,18 @@ def optimal_q(adj: Matrix, x: Any, rows: RowIds | None = None) -> FloatArray:
     return _normalized(np.sqrt(column_squares(chosen) * squared_rows(as_rows(x, matrix))))
 
 
-def ladies_q(adj: Matrix, rows: RowIds) -> FloatArray:
-    """(n,): q(u) ∝ ‖Â(rows,u)‖²: the squared norms of the columns of these rows alone.
+def ladies_q(adj: Matrix, rows: RowIds, power: float = 2.0) -> FloatArray:
+    """(n,): q(u) ∝ Σ_v |Â(v,u)|^power over these rows v alone.
+
+    Power 2, the squared norms of their columns, is LADIES as published.
 
     >>> ladies_q(np.array([[3.0, 4.0], [0.0, 1.0]]), [0])
     array([0.36, 0.64])
     """
-    matrix = as_matrix(adj)
-    return _normalized(column_squares(matrix[row_ids(rows, matrix)]))
+    columns, shares = along_entries(adj, rows, power)
+    q = np.zeros(as_matrix(adj).shape[1])
+    np.add.at(q, columns, shares)
+    return _normalized(q)
 
 
 def neighbors_q(adj: Matrix, q: Any, rows: RowIds) -> FloatArray:
@@ -115,8 +118,9 @@ def along_columns(adj: Matrix, q: Any, rows: RowIds) -> tuple[IntArray, FloatArr
     return met, neighbors_q(matrix, q, rows)[met]
 
 
-def along_entries(adj: Matrix, rows: RowIds) -> tuple[IntArray, FloatArray]:
-    """The columns of the entries of `rows`, row after row, and the entries' shares of all squares.
+def along_entries(adj: Matrix, rows: RowIds, power: float = 2.0) -> tuple[IntArray, FloatArray]:
+    """The columns of the entries of `rows`, row after row, and the entries' shares of all
+    |Â(v,u)|^power.
 
     So `ladies` spreads stratified and systematic draws over [0, 1); the stretches of a column
     add up to its `ladies_q`.
@@ -124,10 +128,16 @@ def along_entries(adj: Matrix, rows: RowIds) -> tuple[IntArray, FloatArray]:
     >>> along_entries(np.array([[3.0, 4.0], [5.0, 0.0]]), [0, 1])
     (array([0, 1, 0]), array([0.18, 0.32, 0.5 ]))
     """
+    _check_power(power)
     matrix = as_matrix(adj)
     chosen = matrix[row_ids(rows, matrix)]
-    squares = np.square(chosen.data, dtype=np.float64)
-    return chosen.indices.astype(np.int64), squares / squares.sum()
+    sizes = np.abs(chosen.data, dtype=np.float64) ** power * (chosen.data != 0)
+    return chosen.indices.astype(np.int64), sizes / max(sizes.sum(), np.finfo(np.float64).tiny)
+
+
+def _check_power(power: float) -> None:
+    if not power >= 0:
+        raise InputError(f"power must be at least 0, got {power}")
 
 
 def _normalized(weight: FloatArray) -> FloatArray:
