@@ -5,10 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
+from numba.extending import get_cython_function_address
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from fastgcn.kernels import reference
+from fastgcn.kernels.blas import multiply, sgemm_address
 from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.dropout import dropout_mask
 from fastgcn.kernels.gradients import adam_update, cross_entropy, exponentials
@@ -21,10 +24,12 @@ from fastgcn.kernels.products import (
 )
 from fastgcn.kernels.rows import cut_rows, scale_rows
 from fastgcn.kernels.threads import over_ranges
-from fastgcn.types import IntArray
+from fastgcn.types import FloatArray, IntArray
 
 seeds = st.integers(0, 2**32 - 1)
 index_types = st.sampled_from([np.int32, np.int64])
+Shape = tuple[int, int, int]
+Operand = tuple[FloatArray, bool]
 
 
 def random_matrix(
@@ -121,6 +126,7 @@ def test_rows_are_cut_and_scaled(
     nodes = rng.integers(0, n, rng.integers(0, 2 * n))  # in any order, with repeats
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastgcn.kernels.rows._WORTH_SHARING", 0 if threads > 1 else 1 << 60)
+        patch.setattr("fastgcn.kernels.rows._PIECE_ENTRIES", 5 if threads > 1 else 1 << 60)
         patch.setattr(torch, "get_num_threads", lambda: threads)
         starts, columns, values = cut_rows(
             indptr, indices, weights if weighted else None, nodes, loops=loops
@@ -170,7 +176,7 @@ def test_cross_entropy_is_torchs(scale: float, weighted: bool) -> None:
     expected.backward()  # type: ignore[no-untyped-call]
     gradient = logits.detach().clone().numpy()
     loss = cross_entropy(
-        gradient,
+        gradient.reshape(-1),
         labels.numpy(),
         np.empty(0, np.float32) if weights is None else weights.numpy(),
     )
@@ -219,3 +225,26 @@ def test_a_dropout_mask_keeps_its_share_and_the_mean(rate: float) -> None:
     assert abs(np.corrcoef(mask, other)[0, 1]) < 5 / np.sqrt(len(mask))
     for lag in (1, 2, 3, 4):
         assert abs(np.corrcoef(mask[lag:], mask[:-lag])[0, 1]) < 5 / np.sqrt(len(mask) - lag)
+
+
+@njit()
+def product(sgemm: int, shape: Shape, a: Operand, b: Operand, out: FloatArray, start: int) -> None:
+    multiply(sgemm, shape, a[0], 0, a[1], b[0], 0, b[1], out, start)
+
+
+@given(seeds, st.tuples(*[st.integers(0, 40)] * 3), st.booleans(), st.booleans(), st.booleans())
+def test_dense_products(
+    seed: int, shape: Shape, a_turned: bool, b_turned: bool, scipys: bool
+) -> None:
+    rng, (rows, inner, columns) = np.random.default_rng(seed), shape
+    a = rng.standard_normal((rows, inner)).astype(np.float32)
+    b = rng.standard_normal((inner, columns)).astype(np.float32)
+    out = np.full(2 + rows * columns + 1, 9, np.float32)
+    address = get_cython_function_address("scipy.linalg.cython_blas", "sgemm")
+    left, right = (
+        ((matrix.T if turned else matrix).reshape(-1), turned)
+        for matrix, turned in ((a, a_turned), (b, b_turned))
+    )
+    product(address if scipys else sgemm_address(), shape, left, right, out, 2)
+    assert_allclose(out[2:-1].reshape(rows, columns), a @ b, rtol=1e-4, atol=1e-5)
+    assert (out[[0, 1, -1]] == 9).all()

@@ -17,13 +17,14 @@ from torch import nn
 import fastgcn.judge
 import fastgcn.sparse_inputs
 from fastgcn import GCN, Run, fit, load, normalize
+from fastgcn.adam import Adam
 from fastgcn.adjacency import Rows
 from fastgcn.features import FeatureRows, Statistics
 from fastgcn.judge import Judge
 from fastgcn.samplers import FullSampler
 from fastgcn.sparse_inputs import sparse_inputs
 from fastgcn.sparse_rows import SparseRows
-from fastgcn.steps import Adam, AutogradStep, CompiledStep, Step, make_step
+from fastgcn.steps import AutogradStep, CompiledStep, Step, make_step
 from fastgcn.trainer import Trainer
 from tests.communities import communities, quick, weights_of
 

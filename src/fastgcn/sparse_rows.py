@@ -21,7 +21,7 @@ class SparseRows:
 
     Attributes:
         indptr: (s+1,) int64, from 0.
-        columns: (m,) int32, or int64 of rows that were taken, ascending in each row.
+        columns: (m,) int32, ascending in each row.
         values: (m,) float32.
 
     >>> rows = SparseRows.of(csr_array(np.array([[0, 2], [0, 0], [3, 4]], np.float32)))
@@ -54,9 +54,8 @@ class SparseRows:
         return len(self.values)
 
     def take(self, ids: IntArray) -> "SparseRows":
-        """The rows under these numbers, columns int64 as those of a `Block`."""
-        parts = cut_rows(*self.csr, ids, index_type=np.int64)
-        return SparseRows(*parts, self.width)
+        """The rows under these numbers."""
+        return SparseRows(*cut_rows(*self.csr, ids), self.width)
 
     def split(self, sizes: Sequence[int]) -> "list[SparseRows]":
         """So many rows after each other, as views."""

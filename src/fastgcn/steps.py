@@ -1,21 +1,26 @@
 """One step of training, from blocks to new weights: by autograd, or compiled for the plain GCN."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastgcn.kernels.gradients import adam_update
+from fastgcn.adam import Adam, Moments, array_of
+from fastgcn.kernels.blas import sgemm_address
+from fastgcn.kernels.products import mixing_first_pays
 from fastgcn.kernels.step import (
+    FIRST,
     MIX_FIRST,
     NO_BLOCK,
+    ORDER,
+    ROWS,
+    SOURCES,
     SPARSE_INPUT,
     WEIGHT_FIRST,
-    train_step,
     train_steps,
+    work_size,
 )
 from fastgcn.models import GCN
 from fastgcn.samplers import Block
@@ -34,76 +39,6 @@ class Step(Protocol):
     def many(self, group: BlockGroup, x: InputRows, labels: Tensor) -> list[float]:
         """A step for each batch of a group, given the rows of its `src` and labels of `dst`."""
         ...
-
-
-@dataclass(slots=True)
-class Moments:
-    """A parameter and its moments as arrays over the same memory, its L2, and the steps so far."""
-
-    weight: FloatArray
-    mean: FloatArray
-    square: FloatArray
-    decay: float
-    step: int
-
-    @property
-    def parts(self) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-        return self.weight, self.mean, self.square, self.decay
-
-
-class Adam(torch.optim.Adam):
-    """torch's Adam, its state open to compiled updates of parameters on the CPU."""
-
-    def __init__(self, groups: list[dict[str, Any]], learning_rate: float) -> None:
-        super().__init__(groups, lr=learning_rate)
-        self.learning_rate = learning_rate
-        self._moments: dict[int, Moments] = {}
-
-    def update(self, parameter: nn.Parameter, gradient: FloatArray) -> None:
-        """Move one parameter along its gradient."""
-        moments = self.moments(parameter)
-        moments.step += 1
-        adam_update(
-            moments.weight.reshape(-1),
-            gradient.reshape(-1),
-            moments.mean.reshape(-1),
-            moments.square.reshape(-1),
-            moments.step,
-            self.learning_rate,
-            moments.decay,
-        )
-
-    def moments(self, parameter: nn.Parameter) -> Moments:
-        """What an update of this parameter reads and writes."""
-        found = self._moments.get(id(parameter))
-        if found is not None:
-            return found
-        state = self.state[parameter]
-        if not state:
-            state["step"] = torch.tensor(0.0)
-            state["exp_avg"] = torch.zeros_like(parameter, requires_grad=False)
-            state["exp_avg_sq"] = torch.zeros_like(parameter, requires_grad=False)
-        (decay,) = (
-            group["weight_decay"]
-            for group in self.param_groups
-            if any(p is parameter for p in group["params"])
-        )
-        arrays = (_array(t) for t in (parameter, state["exp_avg"], state["exp_avg_sq"]))
-        weight, mean, square = arrays
-        moments = Moments(weight, mean, square, decay, int(state["step"]))
-        self._moments[id(parameter)] = moments
-        return moments
-
-    def state_dict(self) -> dict[str, Any]:
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if (moments := self._moments.get(id(parameter))) is not None:
-                    self.state[parameter]["step"].fill_(moments.step)
-        return super().state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        self._moments.clear()
 
 
 def loss_of(
@@ -140,16 +75,20 @@ class AutogradStep:
         self.on_cpu = next(model.parameters()).device.type == "cpu"
 
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         loss = loss_of(self.model, self.loss, blocks, x, labels)
         loss.backward()  # type: ignore[no-untyped-call]
+        self.move()
+        return float(loss.item())
+
+    def move(self) -> None:
+        """Move all weights along their gradients."""
         if self.on_cpu:
             for parameter in self.model.parameters():
                 if parameter.grad is not None:
                     self.optimizer.update(parameter, parameter.grad.numpy())
         else:
             self.optimizer.step()
-        return float(loss.item())
 
     def many(self, group: BlockGroup, x: InputRows, labels: Tensor) -> list[float]:
         return [self(*each) for each in group.each(x, labels)]
@@ -161,74 +100,104 @@ class CompiledStep:
     def __init__(self, model: GCN, loss: nn.CrossEntropyLoss, optimizer: Adam) -> None:
         self.optimizer = optimizer
         self.layers = model.convolutions
-        self.class_weights = _array(loss.weight)
+        self.sizes = np.array(model.sizes)
+        self.class_weights = array_of(loss.weight)
         self.by_autograd = AutogradStep(model, loss, optimizer)
+        self.parameters: _Parameters | None = None
+        self.work = np.empty(0, np.float32)
 
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
         if any(block.csr is None or block.mix_first_only for block in blocks):
             return self.by_autograd(blocks, x, labels)
-        weights, biases = self._moments(steps=1)
         bare = len(self.layers) - len(blocks)
-        orders = [
-            MIX_FIRST if layer.mix_first(block) else WEIGHT_FIRST
-            for layer, block in zip(self.layers[bare:], blocks, strict=True)
-        ]
-        inputs, lowest = _NO_INPUTS, [(NO_BLOCK, _NO_CSR)] * bare
+        shapes = np.zeros((1, len(self.layers), 4), np.int64)
+        parts = [_NO_CSR] * bare
+        if bare:
+            shapes[0, :bare] = NO_BLOCK, len(x), len(x), 0
         if isinstance(x, SparseRows):
-            lowest[0] = SPARSE_INPUT, x.csr
-        else:
-            inputs = x.numpy()
-        loss: float = train_step(
-            inputs,
-            labels.numpy(),
-            self.class_weights,
-            (*(order for order, _ in lowest), *orders),
-            (*(csr for _, csr in lowest), *(cast(Csr, block.csr) for block in blocks)),
-            tuple(moments.parts for moments in weights),
-            tuple(moments.parts for moments in biases),
-            weights[0].step,
-            self.optimizer.learning_rate,
-        )
-        return loss
+            shapes[0, 0, ORDER], parts[0] = SPARSE_INPUT, x.csr
+        for number, block in enumerate(blocks, bare):
+            order = MIX_FIRST if self.layers[number].mix_first(block) else WEIGHT_FIRST
+            shapes[0, number] = order, len(block.dst), len(block.src), 0
+            parts.append(cast(Csr, block.csr))
+        return self._steps(parts, shapes, x, labels)[0]
 
     def many(self, group: BlockGroup, x: InputRows, labels: Tensor) -> list[float]:
         if len(self.layers) != 2:
             return [self(*each) for each in group.each(x, labels)]
-        weights, biases = self._moments(steps=len(group))
-        losses = np.empty(len(group))
+        offsets, columns, values, _, starts = group.arrays
+        count, size = group.dst.shape
+        (entries, sources), (begins, firsts) = starts[:, 1:] - starts[:, :-1], starts[:, :-1]
+        shapes = np.empty((count, 2, 4), np.int64)
+        sparse = isinstance(x, SparseRows)
+        shapes[:, 0, ORDER] = SPARSE_INPUT if sparse else NO_BLOCK
+        shapes[:, 0, ROWS], shapes[:, 0, FIRST] = sources, firsts
+        mix_first = mixing_first_pays(entries, size, sources, *self.sizes[1:])
+        shapes[:, 1, ORDER] = np.where(mix_first, MIX_FIRST, WEIGHT_FIRST)
+        shapes[:, 1, ROWS], shapes[:, 1, FIRST] = size, np.arange(count) * (size + 1)
+        shapes[:, :, SOURCES] = sources[:, None]
+        indptr, end = (offsets + begins[:, None]).reshape(-1), starts[0, -1]
+        parts = [x.csr if isinstance(x, SparseRows) else _NO_CSR]
+        parts.append((indptr, columns[:end], values[:end]))
+        return self._steps(parts, shapes, x, labels)
+
+    def _steps(
+        self, parts: list[Csr], shapes: IntArray, x: InputRows, labels: Tensor
+    ) -> list[float]:
+        """A step for each of `shapes`, as `train_steps` wants them."""
+        parameters = self._parameters(steps=len(shapes))
+        needed = work_size(self.sizes, shapes)
+        if needed > len(self.work):
+            self.work = np.empty(needed + needed // 4, np.float32)
+        losses = np.empty(len(shapes))
         train_steps(
-            _NO_INPUTS if isinstance(x, SparseRows) else x.numpy(),
-            x.csr if isinstance(x, SparseRows) else _NO_CSR,
+            sgemm_address(),
+            _NO_FLOATS if isinstance(x, SparseRows) else x.numpy().reshape(-1),
             labels.numpy(),
             self.class_weights,
-            group.arrays,
-            tuple(moments.parts for moments in weights),
-            tuple(moments.parts for moments in biases),
-            weights[0].step - len(group) + 1,
+            self.sizes,
+            shapes,
+            (
+                tuple(indptr for indptr, _, _ in parts),
+                tuple(columns.astype(np.int32, copy=False) for _, columns, _ in parts),
+                tuple(values for _, _, values in parts),
+            ),
+            parameters.arrays,
+            parameters.decays,
+            parameters.moments[0].step - len(shapes) + 1,
             self.optimizer.learning_rate,
+            self.work,
             losses,
         )
         return losses.tolist()
 
-    def _moments(self, *, steps: int) -> tuple[list[Moments], list[Moments]]:
-        """Of weights and biases, so many steps further."""
-        weights = [self.optimizer.moments(layer.weight) for layer in self.layers]
-        biases = [
-            _NO_BIAS if layer.bias is None else self.optimizer.moments(layer.bias)
-            for layer in self.layers
-        ]
-        for moments in (*weights, *biases):
-            moments.step += steps
-        return weights, biases
+    def _parameters(self, *, steps: int) -> "_Parameters":
+        """All weights and then all biases, so many steps further."""
+        kept = self.parameters
+        if kept is None or kept.moments[0] is not self.optimizer.moments(self.layers[0].weight):
+            tensors = [layer.weight for layer in self.layers] + [la.bias for la in self.layers]
+            kept = _Parameters(
+                [_NO_BIAS if t is None else self.optimizer.moments(t) for t in tensors]
+            )
+            self.parameters = kept
+        for each in kept.moments:
+            each.step += steps
+        return kept
 
 
-def _array(tensor: Tensor | None) -> FloatArray:
-    """The array behind a tensor; empty for None."""
-    if tensor is None:
-        return np.empty(0, np.float32)
-    return cast(FloatArray, tensor.detach().numpy())
+class _Parameters:
+    """Parameters as `train_steps` wants them: making these tuples takes as long as half a step."""
+
+    def __init__(self, moments: list[Moments]) -> None:
+        self.moments = moments
+        self.arrays = (
+            tuple(each.weight.reshape(-1) for each in moments),
+            tuple(each.mean.reshape(-1) for each in moments),
+            tuple(each.square.reshape(-1) for each in moments),
+        )
+        self.decays = np.array([each.decay for each in moments])
 
 
-_NO_BIAS = Moments(_array(None), _array(None), _array(None), 0.0, 0)
-_NO_CSR: Csr = (np.zeros(1, np.int64), np.empty(0, np.int64), _array(None))
-_NO_INPUTS: FloatArray = np.empty((0, 0), np.float32)
+_NO_FLOATS = array_of(None)
+_NO_BIAS = Moments(_NO_FLOATS, _NO_FLOATS, _NO_FLOATS, 0.0, 0)
+_NO_CSR: Csr = (np.zeros(1, np.int64), np.empty(0, np.int32), _NO_FLOATS)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit
-from numba.extending import register_jitable
 
 from fastgcn.kernels.lanes import LANES, add_scaled
 from fastgcn.kernels.threads import over_ranges
@@ -25,9 +24,10 @@ _ENTRIES_A_PART = 3
 ZERO: Any = np.int64(0)
 
 
-@register_jitable
-def mixing_first_pays(entries: int, rows: int, sources: int, n_in: int, n_out: int) -> bool:
+def mixing_first_pays(entries: Any, rows: int, sources: Any, n_in: int, n_out: int) -> Any:
     """Whether (ÂH)W takes fewer multiplications than Â(HW), Â being (rows, sources) and sparse.
+
+    For one Â, or for arrays of `entries` and `sources` of many.
 
     >>> mixing_first_pays(entries=10, rows=5, sources=100, n_in=8, n_out=8)
     True
@@ -36,59 +36,47 @@ def mixing_first_pays(entries: int, rows: int, sources: int, n_in: int, n_out: i
 
 
 @njit(cache=True, nogil=True)
-def _add_entries(
-    row: FloatArray,
+def add_entries(
+    out: FloatArray,
+    at: int,
+    width: int,
     begin: int,
     end: int,
     columns: IntArray,
     values: FloatArray,
     dense: FloatArray,
-    first: int,
+    shift: int,
 ) -> None:
-    """row += Σ values[e] · dense[columns[e] - first] over entries begin..end-1, in their order.
+    """out[at : at + width] += Σ values[e] · (row columns[e] of `dense`) over entries begin..end-1.
 
-    Four at a time: a core then waits for four rows from memory at once, and reads `row` a
+    Arrays are flat; row u of `dense` begins at shift + u·width. Entries are taken in their order,
+    four at a time: a core then waits for four rows from memory at once, and reads `out` a
     quarter as often. The sums are those of one at a time to the last bit.
     """
-    flat, width = dense.reshape(-1), len(row)
-    whole, entry = width - width % LANES, begin
+    row, whole, entry = out[at : at + width], width - width % LANES, begin
     while entry + 4 <= end:
-        a, b = (columns[entry] - first) * width, (columns[entry + 1] - first) * width
-        c, d = (columns[entry + 2] - first) * width, (columns[entry + 3] - first) * width
-        of_a, of_b, of_c, of_d = values[entry : entry + 4]
+        a, b = columns[entry] * width + shift, columns[entry + 1] * width + shift
+        c, d = columns[entry + 2] * width + shift, columns[entry + 3] * width + shift
+        of_a, of_b, of_c, of_d = (
+            values[entry], values[entry + 1], values[entry + 2], values[entry + 3]
+        )  # fmt: skip
         for j in range(0, whole, LANES):
-            add_scaled(row, j, of_a, flat, a + j)
-            add_scaled(row, j, of_b, flat, b + j)
-            add_scaled(row, j, of_c, flat, c + j)
-            add_scaled(row, j, of_d, flat, d + j)
+            add_scaled(row, j, of_a, dense, a + j)
+            add_scaled(row, j, of_b, dense, b + j)
+            add_scaled(row, j, of_c, dense, c + j)
+            add_scaled(row, j, of_d, dense, d + j)
         for j in range(whole, width):
             row[j] = (
-                row[j] + of_a * flat[a + j] + of_b * flat[b + j] + of_c * flat[c + j]
-                + of_d * flat[d + j]
+                row[j] + of_a * dense[a + j] + of_b * dense[b + j] + of_c * dense[c + j]
+                + of_d * dense[d + j]
             )  # fmt: skip
         entry += 4
     for last in range(entry, end):
-        value, at = values[last], (columns[last] - first) * width
+        value, start = values[last], columns[last] * width + shift
         for j in range(0, whole, LANES):
-            add_scaled(row, j, value, flat, at + j)
+            add_scaled(row, j, value, dense, start + j)
         for j in range(whole, width):
-            row[j] += value * flat[at + j]
-
-
-@njit(cache=True, nogil=True)
-def multiply_rows(
-    start: int,
-    stop: int,
-    indptr: IntArray,
-    columns: IntArray,
-    values: FloatArray,
-    dense: FloatArray,
-    out: FloatArray,
-) -> None:
-    """out[start:stop] = the rows start..stop-1 of the sparse matrix times `dense`."""
-    for r in range(start, stop):
-        out[r] = 0
-        _add_entries(out[r], indptr[r], indptr[r + 1], columns, values, dense, ZERO)
+            row[j] += value * dense[start + j]
 
 
 @njit(cache=True, nogil=True)
@@ -112,20 +100,25 @@ def add_part(
     values: FloatArray,
     part: FloatArray,
     first: int,
+    last: int,
+    width: int,
+    sets: bool,
     out: FloatArray,
 ) -> None:
-    """out[start:stop] += the product with a matrix of which `part` holds the rows from `first` on.
+    """Rows start..stop-1 of out += those of the sparse matrix times a dense one, of which `part`
+    holds the rows first..last-1; both flat, of rows so wide.
 
     Columns ascend in each row, so that the parts, taken from the first to the last, add up to
-    what `multiply_rows` gives, bit for bit. The part from 0 on starts the sums.
+    what the whole gives, bit for bit; with the whole they need not. A part that `sets` starts
+    the sums.
     """
-    last = first + len(part)
     for r in range(start, stop):
-        if first == 0:
-            out[r] = 0
+        if sets:
+            for j in range(r * width, (r + 1) * width):
+                out[j] = 0
         begin = _reaching(first, columns, indptr[r], indptr[r + 1])
         end = _reaching(last, columns, begin, indptr[r + 1])
-        _add_entries(out[r], begin, end, columns, values, part, first)
+        add_entries(out, r * width, width, begin, end, columns, values, part, -first * width)
 
 
 @njit(cache=True, nogil=True)
@@ -133,25 +126,30 @@ def multiply_transposed(
     start: int,
     stop: int,
     indptr: IntArray,
+    first: int,
+    rows: int,
     columns: IntArray,
     values: FloatArray,
     dense: FloatArray,
+    shift: int,
+    width: int,
     out: FloatArray,
+    at: int,
 ) -> None:
-    """out[:, start:stop] += those columns of the sparse matrix's transpose times `dense`.
+    """Columns start..stop-1 of out[at:] += those of the transpose of rows first..first+rows-1 of
+    the sparse matrix times dense[shift:], a row for each; both flat, of rows so wide.
 
-    Threads share the work by columns of `dense`, so that none writes where another does.
+    Threads share the work by columns, so that none writes where another does.
     """
-    flat, width = out.reshape(-1), out.shape[1]
     whole = stop - (stop - start) % LANES
-    for r in range(len(indptr) - 1):
-        row = dense[r]
-        for entry in range(indptr[r], indptr[r + 1]):
-            value, at = values[entry], columns[entry] * width
+    for r in range(rows):
+        row = shift + r * width
+        for entry in range(indptr[first + r], indptr[first + r + 1]):
+            value, place = values[entry], columns[entry] * width + at
             for j in range(start, whole, LANES):
-                add_scaled(flat, at + j, value, row, j)
+                add_scaled(out, place + j, value, dense, row + j)
             for j in range(whole, stop):
-                flat[at + j] += value * row[j]
+                out[place + j] += value * dense[row + j]
 
 
 @njit(cache=True, nogil=True)
@@ -166,7 +164,7 @@ def multiply_sparse_rows(
     other_values: FloatArray,
     out: FloatArray,
 ) -> None:
-    """As `multiply_rows`, the other matrix being sparse too."""
+    """out[start:stop] = the rows start..stop-1 of the sparse matrix times another sparse one."""
     for r in range(start, stop):
         row = out[r]
         row[:] = 0
@@ -181,11 +179,7 @@ def sparse_times_dense(
 ) -> FloatArray:
     """(s, d) float32: the (s, k) CSR matrix times `dense` (k, d) float32, rows contiguous."""
     out = np.empty((len(indptr) - 1, dense.shape[1]), np.float32)
-    _share_rows(
-        lambda a, b: multiply_rows(a, b, indptr, columns, values, dense, out),
-        indptr,
-        len(values) * dense.shape[1],
-    )
+    add_part_product(indptr, columns, values, dense, 0, out)
     return out
 
 
@@ -199,7 +193,7 @@ def sorted_times_dense(
     rows, parts = len(indptr) - 1, -(-dense.nbytes // _PART_BYTES)
     if len(values) < _ENTRIES_A_PART * parts * rows:
         parts = 1
-    out = np.empty((rows, dense.shape[1]), np.float32)
+    columns, out = _narrow(columns), np.empty((rows, dense.shape[1]), np.float32)
     step = max(-(-len(dense) // max(parts, 1)), 1)
     for first in range(0, max(len(dense), 1), step):
         add_part_product(indptr, columns, values, dense[first : first + step], first, out)
@@ -213,17 +207,23 @@ def add_part_product(
     part: FloatArray,
     first: int,
     out: FloatArray,
+    *,
+    sets: bool | None = None,
 ) -> None:
     """out (s, d) += the (s, k) CSR matrix times a dense (k, d) matrix of which `part` holds rows.
 
-    They are those from `first` on. Parts come in order, and that from 0 on sets `out`.
+    They are those from `first` on. Parts come in order, and that from 0 on sets `out`, unless
+    `sets` says whether this one does.
 
     Columns must ascend in each row, unless the part is the whole.
     """
+    fresh, last, width = first == 0 if sets is None else sets, first + len(part), out.shape[1]
+    assert out.flags.c_contiguous
+    columns, flat, into = _narrow(columns), part.reshape(-1), out.reshape(-1)
     _share_rows(
-        lambda a, b: add_part(a, b, indptr, columns, values, part, first, out),
+        lambda a, b: add_part(a, b, indptr, columns, values, flat, first, last, width, fresh, into),
         indptr,
-        int(indptr[-1] - indptr[0]) * out.shape[1],
+        int(indptr[-1] - indptr[0]) * width,
     )
 
 
@@ -246,6 +246,13 @@ def sparse_times_sparse(
     )
 
 
+def _narrow(columns: IntArray) -> IntArray:
+    """As int32 where they fit, as Â has them: for another type, loops would be compiled again."""
+    if columns.dtype == np.int32 or columns.max(initial=0) >= 1 << 31:
+        return columns
+    return columns.astype(np.int32)
+
+
 def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplications: int) -> None:
     """Do all rows, on several threads where that pays, in pieces of about equally many entries."""
     rows = len(indptr) - 1
@@ -262,12 +269,14 @@ def transposed_times_dense(
 ) -> FloatArray:
     """(k, d) float32: the transpose of the (s, k) CSR matrix times `dense` (s, d) float32."""
     width = dense.shape[1]
-    out = np.zeros((k, width), np.float32)
+    columns, out = _narrow(columns), np.zeros((k, width), np.float32)
+    rows, flat, into = len(indptr) - 1, dense.reshape(-1), out.reshape(-1)
+
+    def multiply(start: int, stop: int) -> None:
+        multiply_transposed(start, stop, indptr, 0, rows, columns, values, flat, 0, width, into, 0)
+
     if len(values) * width < _WORTH_SHARING:
-        multiply_transposed(0, width, indptr, columns, values, dense, out)
+        multiply(0, width)
     else:
-        over_ranges(
-            lambda a, b: multiply_transposed(a, b, indptr, columns, values, dense, out),
-            np.linspace(0, width, torch.get_num_threads() + 1).astype(np.int64),
-        )
+        over_ranges(multiply, np.linspace(0, width, torch.get_num_threads() + 1).astype(np.int64))
     return out

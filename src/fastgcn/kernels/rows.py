@@ -1,14 +1,20 @@
 """Cutting rows out of a CSR matrix, and scaling them to those of Â."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from numba import njit
 
 from fastgcn.kernels.threads import over_ranges
+from fastgcn.mapped import forget
 from fastgcn.types import FloatArray, IntArray
 
 # Entries below which a second thread costs more to wake than it saves.
 _WORTH_SHARING = 1 << 18
+
+# Entries after which what was read of a memory map is let go: rows here and there soon map it all.
+_PIECE_ENTRIES = 1 << 19
 
 _NO_WEIGHTS = np.empty(0, np.float32)
 
@@ -20,23 +26,27 @@ def cut_rows(
     nodes: IntArray,
     *,
     loops: bool = False,
-    index_type: type | None = None,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """The CSR arrays of the rows `nodes` (s,): `indptr` (s+1,) int64, `indices`, float32 `values`.
 
     `weights` None stands for ones. With `loops`, row i also has the column nodes[i], which the
-    matrix must not have, with the value one, in its ascending place. Columns are of `index_type`,
-    None: as they were.
+    matrix must not have, with the value one, in its ascending place.
     """
     counts = indptr[nodes + 1] - indptr[nodes] + loops
     starts = np.zeros(len(nodes) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
-    columns = np.empty(starts[-1], index_type or indices.dtype)
+    columns = np.empty(starts[-1], indices.dtype)
     values = np.empty(starts[-1], np.float32)
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
-    over_ranges(
-        lambda a, b: _cut(a, b, *matrix, nodes, loops, starts, columns, values), _shares(starts)
-    )
+    bounds = np.searchsorted(starts, np.arange(0, starts[-1], _PIECE_ENTRIES)).tolist()
+    for first, last in pairwise([*bounds, len(nodes)]):
+        over_ranges(
+            lambda a, b: _cut(a, b, *matrix, nodes, loops, starts, columns, values),
+            first + _shares(starts[first : last + 1] - starts[first]),
+        )
+        if len(bounds) > 1:
+            forget(indices)
+            forget(matrix[2])
     return starts, columns, values
 
 

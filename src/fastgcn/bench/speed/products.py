@@ -32,7 +32,8 @@ def measure_propagation(*, data: str, rounds: int) -> Record:
     the same Â by the training nodes' features, gathered before and in memory.
     """
     graph, config = load(data), paper_preset(data)
-    nodes, _, adjacency = training_graph(graph, config)
+    trained = training_graph(graph, config)
+    nodes, adjacency = trained.nodes, trained.adjacency
     assert nodes is not None
     rows = FeatureRows(graph.features, config.feature_scaling, nodes)
     matrix, dense = adjacency.to_scipy(), rows(np.arange(len(nodes)))

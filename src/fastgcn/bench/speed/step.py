@@ -119,7 +119,7 @@ def _own_parts(
     def loss(number: int) -> None:
         mine = scratch[: len(logits[number])]
         mine[:] = logits[number]
-        cross_entropy(mine, prepared[number].labels.numpy(), none)
+        cross_entropy(mine.reshape(-1), prepared[number].labels.numpy(), none)
 
     sides: dict[str, Side] = {
         "prepare": prepare,

@@ -1,0 +1,99 @@
+"""Dense products in compiled code by numpy's BLAS, into memory that is there already.
+
+Compiled `np.dot` calls scipy's BLAS, an older one: for the small products of a step it takes half
+as long again as numpy's.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils as untyped_cgutils
+from numba.extending import get_cython_function_address, intrinsic
+from threadpoolctl import threadpool_info
+
+cgutils: Any = untyped_cgutils
+
+_SYMBOL = "scipy_sgemm_64_"  # as numpy's wheels name it
+
+
+@cache
+def sgemm_address() -> int:
+    """Where Fortran's `sgemm` is in memory: numpy's if its wheel has brought one, or scipy's."""
+    for library in threadpool_info():
+        if library["user_api"] == "blas":
+            found = getattr(ctypes.CDLL(library["filepath"]), _SYMBOL, None)
+            if found is not None:
+                return ctypes.cast(found, ctypes.c_void_p).value or 0
+    address: int = get_cython_function_address("scipy.linalg.cython_blas", "sgemm")
+    return address
+
+
+def _multiply(
+    _: Any,
+    sgemm: Any,  # noqa: ARG001
+    shape: Any,
+    a: Any,
+    a_start: Any,  # noqa: ARG001
+    a_turned: Any,  # noqa: ARG001
+    b: Any,
+    b_start: Any,  # noqa: ARG001
+    b_turned: Any,  # noqa: ARG001
+    out: Any,
+    start: Any,  # noqa: ARG001
+) -> Any:
+    integer, flag = types.int64, types.boolean
+    takes = (integer, shape, a, integer, flag, b, integer, flag, out, integer)
+    return types.void(*takes), _generate_call
+
+
+def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    sgemm, shape, a, a_start, a_turned, b, b_start, b_turned, out, start = arguments
+    rows, inner, columns = cgutils.unpack_tuple(builder, shape)
+    byte = ir.IntType(8)
+
+    def stored(value: Any) -> Any:
+        place = cgutils.alloca_once(builder, value.type)
+        builder.store(value, place)
+        return builder.bitcast(place, byte.as_pointer())
+
+    def size(value: Any) -> Any:
+        # As 64 bits: who expects 32 reads the lower half, which comes first.
+        one = ir.Constant(value.type, 1)
+        return stored(builder.select(builder.icmp_signed("<", value, one), one, value))
+
+    def letter(turned: Any) -> Any:
+        return stored(builder.select(turned, byte(ord("T")), byte(ord("N"))))
+
+    def data(array: Any, number: int, offset: Any) -> Any:
+        pointer = context.make_array(signature.args[number])(context, builder, array).data
+        return builder.bitcast(builder.gep(pointer, [offset]), byte.as_pointer())
+
+    # Fortran sees every row-major matrix transposed: outᵀ = bᵀ·aᵀ.
+    values = [
+        letter(b_turned),
+        letter(a_turned),
+        stored(columns),
+        stored(rows),
+        stored(inner),
+        stored(ir.Constant(ir.FloatType(), 1.0)),
+        data(b, 5, b_start),
+        size(builder.select(b_turned, inner, columns)),
+        data(a, 2, a_start),
+        size(builder.select(a_turned, rows, inner)),
+        stored(ir.Constant(ir.FloatType(), 0.0)),
+        data(out, 8, start),
+        size(columns),
+    ]
+    kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer()] * len(values))
+    builder.call(builder.inttoptr(sgemm, kind.as_pointer()), values)
+    return context.get_dummy_value()
+
+
+# multiply(sgemm, (rows, inner, columns), a, a_start, a_turned, b, b_start, b_turned, out, start),
+# in compiled functions only: out[start:] = the (rows, columns) product of a[a_start:] and
+# b[b_start:], of which those that are `turned` are stored transposed; flat float32 arrays, bounds
+# not checked; `sgemm` is `sgemm_address()`.
+multiply: Any = intrinsic(_multiply)
