@@ -41,8 +41,9 @@ def test_best_is_what_training_does_when_nothing_is_said() -> None:
 
 
 def test_best_settings_are_known_by_name() -> None:
-    assert best_preset(communities(n=200, name="cora")) == best_cora()
-    assert best_preset(communities(n=200, name="pubmed")) == best_pubmed()
+    assert best_preset(communities(n=3400, name="pubmed")) == best_pubmed()
+    # 120 training nodes are fewer than it would draw.
+    assert best_preset(communities(n=200, name="cora")) == best_cora().replace(samples=120)
 
 
 @pytest.mark.parametrize("data", ["cora", "pubmed"])
