@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import connected_components
 
-from fastgcn.data.digits import load_digits, nearest_rows
+from fastgcn.data.digits import _images, load_digits, nearest_rows
 from fastgcn.data.layout import fingerprint
 from fastgcn.graph import Graph
 from fastgcn.types import FloatArray
@@ -61,3 +61,11 @@ def test_nearest_rows_against_sorting(points: FloatArray, data: st.DataObject) -
         others = [j for j in range(len(points)) if j != i]
         others.sort(key=lambda j: (float(((points[j] - row) ** 2).sum()), j))
         assert sorted(found[i]) == sorted(others[:k])
+
+
+def test_images_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels, labels = _images()
+    monkeypatch.setattr("fastgcn.data.digits.find_spec", lambda _: None)
+    wanted = _images()
+    np.testing.assert_array_equal(pixels, wanted[0])
+    np.testing.assert_array_equal(labels, wanted[1])
