@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 import fastgcn.propagation
 from fastgcn import Graph, normalize, open_store, propagate, save, subgraph
 from fastgcn.features import FeatureRows
-from fastgcn.propagation import available_memory, fits_in_memory
 from fastgcn.rows import GraphRows
 from fastgcn.types import FloatArray
 from tests.communities import communities
@@ -80,7 +79,7 @@ def test_a_memory_map_holds_what_memory_holds(
     graph = communities()
     adjacency, rows = normalize(graph), FeatureRows(graph.features)
     whole = propagate(adjacency, rows)
-    monkeypatch.setattr(fastgcn.propagation, "_CHUNK_BYTES", 100)
+    monkeypatch.setattr(fastgcn.propagation, "CHUNK_BYTES", 100)
     with (tmp_path / "propagated.f32").open("w+b") as file:
         mapped = propagate(adjacency, rows, out=file)
     assert isinstance(mapped, np.memmap)
@@ -107,8 +106,3 @@ def test_feature_rows_of_a_part(
 def test_the_public_name_stays_the_function() -> None:
     """A submodule of the same name would take its place once imported."""
     assert callable(fastgcn.propagate)
-
-
-def test_what_fits_in_memory() -> None:
-    assert fits_in_memory(0)
-    assert not fits_in_memory(available_memory())

@@ -133,7 +133,7 @@ def induced_csr(csr: CSR, nodes: IntArray) -> CSR:
     position[nodes] = np.arange(k, dtype=position.dtype)
     indptr = np.zeros(k + 1, dtype=np.int64)
     columns, values = [], []
-    for start, stop in _row_chunks(csr.indptr[nodes + 1] - csr.indptr[nodes]):
+    for start, stop in row_chunks(csr.indptr[nodes + 1] - csr.indptr[nodes]):
         entries, counts = row_entries(csr.indptr, nodes[start:stop])
         column = position[csr.indices[entries]]
         inside = column >= 0
@@ -196,7 +196,7 @@ def row_entries(indptr: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
     return np.repeat(starts - before, counts) + np.arange(counts.sum()), counts
 
 
-def _row_chunks(counts: IntArray) -> Iterator[tuple[int, int]]:
+def row_chunks(counts: IntArray) -> Iterator[tuple[int, int]]:
     """Ranges of rows with about `_EDGES_AT_ONCE` entries each, at least one row a range."""
     ends = np.cumsum(counts)
     start = 0

@@ -20,6 +20,9 @@ from fastgcn.training_data import TrainingData
 # to vanish, few enough to be ready soon.
 _TOGETHER = 16
 
+# Bytes of input rows that are read together, where that is less.
+_TOGETHER_BYTES = 1 << 25
+
 
 class Prepared(NamedTuple):
     """A batch ready for its step: blocks, input rows (k, F), perhaps sparse, and labels
@@ -77,7 +80,13 @@ class Parcel:
 
 
 class Feed:
-    """Makes the batches of a run; everything random comes from `rng`, in the same order always."""
+    """Makes the batches of a run; everything random comes from `rng`, in the same order always.
+
+    Attributes:
+        prepared_here: whether making them is work for this processor, which others may go on with.
+    """
+
+    prepared_here = True
 
     def __init__(
         self,
@@ -93,6 +102,9 @@ class Feed:
         self.inputs_can_be_mixed = (
             not (config.precompute or config.history) and model.dropout.rates[0] == 0
         )
+        own = config.batch_size if getattr(sampler, "own_rows", False) else 0
+        batch_bytes = 4 * (sum(getattr(sampler, "samples", ())) + own) * model.sizes[0]
+        self.together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(batch_bytes, 1)))
         self.empty_rows = 0.0  # share of rows that met no vertex, in the first batch of an epoch
 
     def shuffled(self) -> Iterator[Tensor]:
@@ -125,7 +137,7 @@ class Feed:
 
     def _drawn_together(self, batches: Iterator[Tensor]) -> Iterator[Parcel]:
         assert isinstance(self.sampler, LayerSampler)
-        while together := list(islice(batches, _TOGETHER)):
+        while together := list(islice(batches, self.together)):
             for group in self.sampler.sample_groups(together, self.rng):
                 if self.inputs_can_be_mixed:
                     for batch, block in zip(group.dst, group.blocks(), strict=True):

@@ -35,22 +35,46 @@ def column_statistics(features: FloatArray | csr_array, nodes: IntArray) -> Stat
     >>> column_statistics(np.array([[1.0, 5.0], [3.0, 5.0], [9.0, 9.0]]), np.array([0, 1]))
     Statistics(mean=array([2., 5.], dtype=float32), scale=array([1., 1.], dtype=float32))
     """
+    return statistics_of(column_moments(features, nodes), sparse=isinstance(features, csr_array))
+
+
+class Moments(NamedTuple):
+    """Of so many `rows`: (F,) float64, each column's mean and its Σ (x - mean)²."""
+
+    rows: int
+    mean: FloatArray
+    squares: FloatArray
+
+    def joined(self, other: "Moments") -> "Moments":
+        """Those of both together; sums of raw squares would cancel."""
+        total, difference = self.rows + other.rows, other.mean - self.mean
+        if total == 0:
+            return self
+        squares = self.squares + other.squares
+        squares += difference**2 * (self.rows * other.rows / total)
+        return Moments(total, self.mean + difference * (other.rows / total), squares)
+
+
+def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> Moments:
+    """Of the rows `nodes`, read in pieces."""
     width = int(features.shape[1])
-    mean, squares = np.zeros(width), np.zeros(width)  # squares: Σ (x - mean)²
+    found = Moments(0, np.zeros(width), np.zeros(width))
     step = max(1, _CHUNK_BYTES // max(8 * width, 1))
     with progress("Measuring the features", len(nodes), "nodes") as advance:
         for start in range(0, len(nodes), step):
             ids = nodes[start : start + step]
-            part_mean, part_squares = _moments(features[ids])
-            # Two parts' moments make those of their union; sums of raw squares would cancel.
-            total, difference = start + len(ids), part_mean - mean
-            squares += part_squares + difference**2 * (start * len(ids) / total)
-            mean += difference * (len(ids) / total)
+            found = found.joined(Moments(len(ids), *_moments(features[ids])))
+            if isinstance(features, np.ndarray):
+                forget(features)
             advance(len(ids))
-    deviation = np.sqrt(squares / len(nodes))
-    scale = np.divide(1, deviation, out=np.ones(width), where=deviation > 0)
-    if isinstance(features, csr_array):
-        mean = np.zeros(width)
+    return found
+
+
+def statistics_of(moments: Moments, *, sparse: bool) -> Statistics:
+    """What brings these columns to mean 0, unless sparse, and to standard deviation 1."""
+    deviation = np.sqrt(moments.squares / moments.rows)
+    scale = np.divide(1, deviation, out=np.ones(len(deviation)), where=deviation > 0)
+    mean = np.zeros(len(scale)) if sparse else moments.mean
     return Statistics(mean.astype(np.float32), scale.astype(np.float32))
 
 
@@ -174,7 +198,8 @@ class FeatureRows:
         if isinstance(rows, csr_array):
             rows.data *= np.repeat(scales, np.diff(rows.indptr))
             return rows
-        return cast(FloatArray, rows * scales[:, None])
+        rows *= scales[:, None]
+        return rows
 
 
 def _standardised(rows: FloatArray | csr_array, statistics: Statistics) -> FloatArray | csr_array:
@@ -184,4 +209,6 @@ def _standardised(rows: FloatArray | csr_array, statistics: Statistics) -> Float
             rows.data *= scale[rows.indices]
             return rows
         rows = rows.toarray()
-    return cast(FloatArray, (rows - mean) * scale)
+    rows -= mean  # in place: they are a copy already, and may be many
+    rows *= scale
+    return rows

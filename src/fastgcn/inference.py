@@ -1,6 +1,8 @@
 """Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,14 +13,17 @@ from torch import Tensor
 from fastgcn import checks
 from fastgcn.adjacency import Normalization, RowSource, normalize
 from fastgcn.config import TrainConfig
+from fastgcn.disk_inputs import first_layer_rows
 from fastgcn.errors import InputError, nearest
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
-from fastgcn.layerwise import full_forward
+from fastgcn.layerwise import ROW_ARRAYS, full_forward, needed_nodes, with_all_of_most
+from fastgcn.memory_plan import Budget
 from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
 from fastgcn.rows import GraphRows
 from fastgcn.samplers.choose import layer_sampler
+from fastgcn.scratch import Room
 from fastgcn.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -26,6 +31,9 @@ if TYPE_CHECKING:
 
 # Nodes whose blocks are sampled together; bounds the temporaries.
 _SAMPLED_AT_ONCE = 1_024
+
+# Rows that are handed out together, where a result is taken piece by piece.
+_ROWS_A_PART = 1 << 17
 
 
 def predict(
@@ -35,45 +43,137 @@ def predict(
     *,
     samples: int | Sequence[int] | None = None,
     seed: int = 0,
+    memory: str = "auto",
 ) -> FloatArray:
     """(len(nodes), C) float32: the probability of each class (or label) for each node.
 
     The full network by default (§3.2), computing only what `nodes` need; with `samples`, each
     convolution is estimated from so many vertices, as in training. `nodes` None means all.
+    `memory`, such as "4GB", is what the process may take beside the result; what the full
+    network needs and has no room is on disk.
     """
+    parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
+    return np.concatenate([probabilities for _, probabilities in parts])
+
+
+def predict_parts(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    samples: int | Sequence[int] | None = None,
+    seed: int = 0,
+    memory: str = "auto",
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """`predict` piece by piece: some of the nodes, and their probabilities."""
     model = model_of(run_or_model)
     ids = _node_set(graph, nodes)
     check_width(model, graph.n_features, f"{graph.name} has")
     if samples is None:
-        source, features = full_view(model, graph)
-        logits = full_forward(model, source, features, ids)
+        logits = _full_rows(model, graph, ids, len(model.layers), memory)
     else:
         logits = _sampled_forward(run_or_model, graph, ids, samples, seed)
-    return cast(FloatArray, model.probabilities(logits).cpu().numpy())
+    for some, rows in _parts(ids, logits):
+        yield some, cast(FloatArray, model.probabilities(rows).cpu().numpy())
 
 
 def embed(
-    run_or_model: "Run | GCN", graph: Graph, nodes: Any = None, *, layer: int = -1
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    layer: int = -1,
+    memory: str = "auto",
 ) -> FloatArray:
     """(len(nodes), d) float32: the rows H^(layer) of the full network.
 
     `layer` 1..M counts the network's layers, M being the class scores before the softmax;
-    -1, the default, is the last hidden layer M-1, and 0 the features themselves.
+    -1, the default, is the last hidden layer M-1, and 0 the features themselves. `memory` is
+    as for `predict`.
     """
+    parts = embed_parts(run_or_model, graph, nodes, layer=layer, memory=memory)
+    return np.concatenate([rows for _, rows in parts])
+
+
+def embed_parts(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    layer: int = -1,
+    memory: str = "auto",
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """`embed` piece by piece: some of the nodes, and their rows."""
     model = model_of(run_or_model)
     ids = _node_set(graph, nodes)
     check_width(model, graph.n_features, f"{graph.name} has")
     depth = len(model.layers)
     if not -depth <= layer <= depth:
         raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
+    hidden = _full_rows(model, graph, ids, layer % depth if layer < 0 else layer, memory)
+    for some, rows in _parts(ids, hidden):
+        yield some, cast(FloatArray, rows.cpu().numpy())
+
+
+# Nodes of a graph for each one asked for, above which not all of them go through a GPU.
+_FEW = 16
+
+
+def _all_on_device(model: GCN, graph: Graph, nodes: IntArray) -> bool:
+    """Whether the whole graph had better go through the network on its GPU."""
+    if find_spec("triton") is None or _FEW * len(nodes) < graph.n_nodes:
+        return False
+    from fastgcn.gpu.forward import fits
+
+    return fits(graph, model, next(model.parameters()).device)
+
+
+def _full_rows(model: GCN, graph: Graph, nodes: IntArray, layers: int, memory: str) -> Tensor:
+    """H^(layers) of `nodes` by the full network; in a file where memory has no room for it."""
     source, features = full_view(model, graph)
-    hidden = full_forward(
-        model, source, features, ids, layers=layer % depth if layer < 0 else layer
+    if next(model.parameters()).device.type != "cpu":
+        if _all_on_device(model, graph, nodes):
+            from fastgcn.gpu.forward import apply_to_graph  # needs Triton
+
+            return apply_to_graph(model, graph, nodes, layers)
+        return full_forward(model, source, features, nodes, layers=layers)
+    left = max(Budget.of(memory).left(), 0)
+    needed = needed_nodes(source, np.unique(nodes), layers)
+    mixed = None
+    # What the first layer mixes, XW or X, is as wide as the narrower of the two.
+    if layers > 0 and 4 * len(needed[0]) * min(model.sizes[:2]) > left // ROW_ARRAYS:
+        if 4 * len(needed[1]) * features.width > left:
+            needed = with_all_of_most(needed, source.n)
+        mixed = first_layer_rows(
+            graph,
+            source,
+            features,
+            needed[1],
+            normalization=model.normalization,
+            dtype="float32",
+            folder=None,
+            room=left,
+        ).between
+    return full_forward(
+        model,
+        source,
+        features,
+        nodes,
+        layers=layers,
+        needed=needed,
+        mixed=mixed,
+        room=Room(left // ROW_ARRAYS, Path.cwd()),
     )
-    return cast(FloatArray, hidden.cpu().numpy())
 
 
-def evaluate(run_or_model: "Run | GCN", graph: Graph, nodes: Any) -> Metrics:
+def _parts(ids: IntArray, rows: Tensor) -> Iterator[tuple[IntArray, Tensor]]:
+    for start in range(0, len(ids), _ROWS_A_PART):
+        yield ids[start : start + _ROWS_A_PART], rows[start : start + _ROWS_A_PART]
+
+
+def evaluate(
+    run_or_model: "Run | GCN", graph: Graph, nodes: Any, *, memory: str = "auto"
+) -> Metrics:
     """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count."""
     ids = _node_set(graph, _part(graph, nodes) if isinstance(nodes, str) else nodes)
     if graph.labels is None:
@@ -89,7 +189,7 @@ def evaluate(run_or_model: "Run | GCN", graph: Graph, nodes: Any) -> Metrics:
         ids = ids[graph.labels[ids] >= 0]
     if not ids.size:
         raise InputError("there is no labelled node among those to evaluate")
-    return measure(predict(run_or_model, graph, ids), graph.labels[ids])
+    return measure(predict(run_or_model, graph, ids, memory=memory), graph.labels[ids])
 
 
 def _part(graph: Graph, name: str) -> IntArray:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,10 +9,12 @@ from torch import Tensor
 
 from fastgcn.adjacency import RowSource
 from fastgcn.features import FeatureRows
-from fastgcn.kernels.products import sorted_times_dense
+from fastgcn.filled_rows import FilledRows, RowsById
 from fastgcn.models import GCN, GraphConvolution
 from fastgcn.progress import progress
+from fastgcn.propagation import mean_row_bytes
 from fastgcn.samplers.block import Block
+from fastgcn.scratch import Room
 from fastgcn.types import FloatArray, IntArray
 
 FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
@@ -23,6 +24,10 @@ MixedRows = Callable[[int, int], FloatArray]  # rows start..stop-1 of ÂX
 _NODES_AT_ONCE = 32_768
 # Rows of X or ÂX that are multiplied together: few enough to be in the cache still once read.
 _ROWS_AT_ONCE = 2_048
+
+# Arrays of rows that are filled, or read while others are, at a time: who has some memory to
+# give makes room of that part of it for each.
+ROW_ARRAYS = 3
 
 
 @torch.no_grad()
@@ -35,22 +40,25 @@ def full_forward(
     layers: int | None = None,
     needed: list[IntArray] | None = None,
     mixed: MixedRows | None = None,
+    room: Room | None = None,
 ) -> Tensor:
     """(len(nodes), d): H^(layers) of `nodes`, on the network's device.
 
     Layer l is computed for the nodes that layer l+1 needs and no others: those of `needed_nodes`,
-    which may be known before, as may be the rows of ÂX of `needed[1]`, `mixed`.
+    which may be known before, as may be the rows of ÂX of `needed[1]`, `mixed`. On the CPU, the
+    rows of a layer that are more than there is `room` for are in a file, the result's too.
     """
     layers = len(model.layers) if layers is None else layers
     asked = np.unique(nodes)
     needed = needed_nodes(source, asked, layers) if needed is None else needed
     work = sum(map(len, needed[:1] if mixed is None else [])) + sum(map(len, needed[1:]))
     with _evaluating(model), progress("Applying the network", work, "rows") as advance:
-        forward = _Pass(model, source, features, asked, advance)
+        forward = _Pass(model, source, features, asked, advance, room)
         if layers > 0 and mixed is None:
             forward.read_features(needed[0])
         for number, above in enumerate(needed[1:]):
-            forward.layer(number, above, mixed if number == 0 else None, last=number == layers - 1)
+            asked_for = needed[number + 2] if number < layers - 1 else above
+            forward.layer(number, above, asked_for, mixed if number == 0 else None)
         return forward.h(nodes)
 
 
@@ -70,46 +78,63 @@ class _Pass:
         features: FeatureSource,
         asked: IntArray,
         advance: Callable[[int], None],
+        room: Room | None,
     ) -> None:
         self.model, self.source, self.features = model, source, features
         self.asked, self.advance = asked, advance
         self.device = next(model.parameters()).device
+        self.room = room if self.device.type == "cpu" else None
         self.h: Callable[[IntArray], Tensor] = self._inputs
-        self.hidden: list[_RowsById] = []  # of the asked nodes, where the output layer wants them
-        self.below, self.z = asked, _Filled(0)
+        self.hidden: list[RowsById] = []  # of the asked nodes, where the output layer wants them
+        self.below, self.z = asked, FilledRows(0, None)
 
     def _inputs(self, ids: IntArray) -> Tensor:
-        return torch.from_numpy(self.features(ids)).to(self.device)
+        rows = torch.from_numpy(self.features(ids)).to(self.device)
+        if isinstance(self.features, FeatureRows):
+            self.features.forget()
+        return rows
 
     def read_features(self, nodes: IntArray) -> None:
-        self.below, self.z = nodes, _Filled(len(nodes))
+        self.below, self.z = nodes, FilledRows(len(nodes), self.room)
         for start, ids in _chunks(nodes, _ROWS_AT_ONCE):
             self.z.put(start, self.model.convolutions[0].before(self._inputs(ids)))
-            if isinstance(self.features, FeatureRows):
-                self.features.forget()
             self.advance(len(ids))
 
-    def layer(self, number: int, nodes: IntArray, mixed: MixedRows | None, *, last: bool) -> None:
-        """H^(number+1) of `nodes`, or what the layer above does to it first."""
-        layer = self.model.convolutions[number]
+    def layer(
+        self, number: int, nodes: IntArray, wanted: IntArray, mixed: MixedRows | None
+    ) -> None:
+        """H^(number+1) of `nodes`, or what the layer above does to it first.
+
+        `wanted`, some of them, are those whose own rows a layer above may ask for; `nodes` itself
+        where there is none above.
+        """
+        layer, last = self.model.convolutions[number], wanted is nodes
         upper = None if last else self.model.convolutions[number + 1]
         jumping = self.model.jumping != "none"
-        wanted = upper is None or upper.own_weight is not None or jumping
-        rows, z = _Filled(len(nodes)), _Filled(len(nodes))
+        kept = upper is None or upper.own_weight is not None or jumping
+        rows, z = FilledRows(len(wanted), self.room), FilledRows(len(nodes), self.room)
         convolved = self._convolution(layer) if mixed is None else _kept(mixed, layer, self.device)
-        for start, ids in _chunks(nodes, _NODES_AT_ONCE if mixed is None else _ROWS_AT_ONCE):
+        for start, ids in _chunks(nodes, self._at_once() if mixed is None else _ROWS_AT_ONCE):
             out = layer.finish(convolved(start, ids), self._own_rows(number, ids))
             out = self.model.activate(number, out)
             if upper is not None:
                 z.put(start, upper.before(out))
-            if wanted:
-                rows.put(start, out)
+            if kept:
+                first, stop = np.searchsorted(wanted, (ids[0], ids[-1] + 1))
+                rows.put(int(first), RowsById.among(ids, out, wanted[first:stop]))
             self.advance(len(ids))
-        if wanted:
-            self.h = _RowsById(nodes, rows.rows)
+        if kept:
+            self.h = RowsById(wanted, rows)
         if jumping:
-            self.hidden.append(_RowsById(self.asked, self.h(self.asked)))
+            self.hidden.append(RowsById(self.asked, FilledRows.with_rows(self.h(self.asked))))
         self.below, self.z = nodes, z
+
+    def _at_once(self) -> int:
+        """Nodes that are mixed together: where z is in a file, all of it is read each time."""
+        if self.room is None or not self.z.on_disk:
+            return _NODES_AT_ONCE
+        row_bytes = 16 * self.z.rows.shape[1] + 2 * mean_row_bytes(self.source)
+        return max(_NODES_AT_ONCE, self.room.n_bytes // row_bytes)
 
     def _convolution(self, layer: GraphConvolution) -> Callable[[int, IntArray], Tensor]:
         """ÂHW of some nodes, from z."""
@@ -120,7 +145,7 @@ class _Pass:
             rows = self.source.rows(ids)
             csr = rows.indptr, numbered(rows.indices), rows.values
             if z.device.type == "cpu":
-                mixed = torch.from_numpy(sorted_times_dense(*csr, z.numpy()))
+                mixed = torch.from_numpy(self.z.mixed(csr))
             else:
                 mixed = Block.of_csr(torch.from_numpy(ids), below, csr).to(z.device).mix(z)
             return mixed if layer.shrinks else mixed @ layer.weight
@@ -142,29 +167,6 @@ def _kept(
         return torch.from_numpy(mixed(start, start + len(ids))).to(device) @ layer.weight
 
     return convolved
-
-
-class _Filled:
-    """A tensor of n rows that is filled from chunks; its width is that of the first."""
-
-    def __init__(self, n: int) -> None:
-        self.n, self.rows = n, torch.empty(0)
-
-    def put(self, start: int, chunk: Tensor) -> None:
-        if start == 0:
-            self.rows = chunk.new_empty((self.n, chunk.shape[1]))
-        self.rows[start : start + len(chunk)] = chunk
-
-
-@dataclass(frozen=True, slots=True)
-class _RowsById:
-    """Computed rows (k, d) of `nodes` (k,), ascending, read by node id."""
-
-    nodes: IntArray
-    rows: Tensor
-
-    def __call__(self, ids: IntArray) -> Tensor:
-        return self.rows[torch.from_numpy(np.searchsorted(self.nodes, ids)).to(self.rows.device)]
 
 
 def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
@@ -193,6 +195,16 @@ def needed_nodes(source: RowSource, nodes: IntArray, layers: int) -> list[IntArr
         # A node's own row is needed too, where Â has no loop to ask for it.
         sets.insert(0, _distinct(np.concatenate([sets[0], *columns]), source.n))
     return sets
+
+
+def with_all_of_most(needed: list[IntArray], n: int) -> list[IntArray]:
+    """The same sets, the first layer's nodes being all n where they are most of them.
+
+    What is kept of ÂX then serves any other part of the graph that needs most of it too.
+    """
+    if len(needed) < 3 or 2 * len(needed[1]) <= n:
+        return needed
+    return [needed[0], np.arange(n), *needed[2:]]
 
 
 def _distinct(ids: IntArray, n: int) -> IntArray:

@@ -1,13 +1,16 @@
 """Predictions and embeddings as files: Parquet, CSV or npy, written beside and renamed."""
 
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastgcn.data.layout import npy_header
 from fastgcn.errors import InputError
 from fastgcn.replace_file import replace_file
-from fastgcn.types import AnyArray, FloatArray
+from fastgcn.types import FloatArray
 
 if TYPE_CHECKING:
     from fastgcn.runs import Run
@@ -35,24 +38,36 @@ def embedding_columns(ids: list[Any], rows: FloatArray) -> dict[str, Any]:
     return {"id": ids} | {f"h_{k}": rows[:, k] for k in range(rows.shape[1])}
 
 
-def write_table(path: Path, columns: dict[str, Any]) -> None:
-    """Columns to a .parquet or .csv file."""
+def write_table(path: Path, parts: Iterable[dict[str, Any]]) -> None:
+    """Columns to a .parquet or .csv file, from parts of one kind that follow each other."""
     import pyarrow
     import pyarrow.csv
     import pyarrow.parquet
 
-    writers = {".parquet": pyarrow.parquet.write_table, ".csv": pyarrow.csv.write_csv}
+    writers = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
     if path.suffix not in writers:
         raise InputError(f"--out must end in .parquet or .csv, got {path.name!r}")
-    table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
-    replace_file(path, lambda temporary: writers[path.suffix](table, temporary))
+
+    def write(temporary: Path) -> None:
+        with ExitStack() as stack:
+            writer: Any = None
+            for columns in parts:
+                table = pyarrow.table({k: pyarrow.array(v) for k, v in columns.items()})
+                if writer is None:
+                    writer = stack.enter_context(writers[path.suffix](temporary, table.schema))
+                writer.write_table(table)
+
+    replace_file(path, write)
 
 
-def write_array(path: Path, array: AnyArray) -> None:
-    """An array to a .npy file."""
+def write_array(path: Path, n: int, parts: Iterable[FloatArray]) -> None:
+    """An array of n rows to a .npy file, from parts that follow each other."""
 
     def save(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            np.save(file, array)
+            for number, part in enumerate(parts):
+                if number == 0:
+                    file.write(npy_header(part.dtype, (n, *part.shape[1:])))
+                file.write(np.ascontiguousarray(part).data)
 
     replace_file(path, save)

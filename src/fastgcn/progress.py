@@ -13,12 +13,25 @@ _DELAY = 1.0  # seconds before anything is shown
 _LINE_EVERY = 5.0  # seconds between plain lines
 
 _plain = False
+_silent = False
 
 
 def plain_lines(on: bool = True) -> None:
     """Print plain progress lines where standard error is not a terminal."""
     global _plain
     _plain = on
+
+
+def silent() -> None:
+    """Show nothing at all: another process speaks for this one."""
+    global _silent
+    _silent = True
+
+
+def note(text: str) -> None:
+    """A line for people, where progress is shown."""
+    if not _silent and (sys.stderr.isatty() or _plain):
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -30,7 +43,7 @@ def progress(what: str, total: int, unit: str = "") -> Iterator[Callable[[int], 
     ...         advance(1)
     """
     show = _Bar if sys.stderr.isatty() else _Lines if _plain else None
-    if show is None:
+    if show is None or _silent:
         yield lambda _: None
         return
     display = show(what, total, unit)

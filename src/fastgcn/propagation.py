@@ -1,27 +1,30 @@
-"""ÂX, once: in memory, or in row chunks to a memory map where it does not fit."""
+"""ÂX, once: in memory, or in row chunks to a file where it does not fit."""
 
-import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import IO
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastgcn.adjacency import Rows, RowSource
+from fastgcn.adjacency import Adjacency, Rows, RowSource
 from fastgcn.data.store import reserve
 from fastgcn.features import FeatureRows
 from fastgcn.progress import progress
 from fastgcn.types import FloatArray
 
 # Bytes of the rows of ÂX that one reading of the features goes into, where the result is a file.
-_CHUNK_BYTES = 3 << 24
+CHUNK_BYTES = 3 << 24
 
 # Bytes of the features that are read at once. Few enough to add little to what the result takes;
 # a row of the result is read and written once for each part, so that smaller ones cost time.
 _PART_BYTES = 1 << 25
 
 _ROWS_AT_ONCE = 1 << 15  # between two signs of progress
+
+# A part of the features for so many bytes of the result: all are read again for every chunk.
+_PART_SHARE = 8
+
+_TRIED = 256  # rows of Â from which its mean number of entries is told
 
 
 def propagate(
@@ -33,29 +36,70 @@ def propagate(
     can be read only.
     """
     n, width = adjacency.n, features.width
-    at_once = n if out is None else min(n, max(1, _CHUNK_BYTES // max(4 * width, 1)))
-    rows: FloatArray = np.empty((at_once, width), dtype=np.float32)
-    if out is not None:
-        reserve(out, 4 * n * width)
-        out.seek(0)
-    with progress("Precomputing ÂX", n * features.n, "pairs of nodes") as advance:
-        for start in range(0, n, max(at_once, 1)):
-            nodes = np.arange(start, min(start + at_once, n))
-            rows = rows[: len(nodes)]
-            _multiply(adjacency.rows(nodes), features, rows, advance)
-            if out is not None:
-                out.write(rows.data)
     if out is None:
+        rows: FloatArray = np.empty((n, width), np.float32)
+        with progress("Precomputing ÂX", n * features.n, "pairs of nodes") as advance:
+            _multiply(adjacency.rows(np.arange(n)), features, rows, _PART_BYTES, advance)
         return rows
+    reserve(out, 4 * n * width)
+    out.seek(0)
+    for _, rows in propagated(adjacency, features, [(0, n)], CHUNK_BYTES):
+        out.write(rows.data)
     out.flush()
     return np.memmap(out, np.float32, "r", shape=(n, width))
 
 
+def propagated(
+    adjacency: RowSource,
+    features: FeatureRows,
+    ranges: list[tuple[int, int]],
+    n_bytes: int,
+    multiple: int = 1,
+) -> Iterator[tuple[int, FloatArray]]:
+    """The rows of ÂX in some ranges of nodes, in chunks of about `n_bytes`: the first node of
+    each chunk and its rows (s, F) float32, which the next chunk overwrites. A chunk that does not
+    end its range has a `multiple` of so many rows.
+    """
+    part_bytes, width = max(n_bytes // _PART_SHARE, _PART_BYTES), features.width
+    row_bytes = max(4 * width + mean_row_bytes(adjacency), 1)
+    at_once = max(n_bytes - part_bytes, CHUNK_BYTES) // row_bytes
+    at_once = max(at_once // multiple, 1) * multiple
+    longest = max((stop - start for start, stop in ranges), default=0)
+    buffer = np.empty((min(at_once, longest), width), np.float32)
+    asked = sum(stop - start for start, stop in ranges)
+    with progress("Precomputing ÂX", asked * features.n, "pairs of nodes") as advance:
+        for first, last in ranges:
+            for start in range(first, last, at_once):
+                stop = min(start + at_once, last)
+                matrix, rows = _rows_between(adjacency, start, stop), buffer[: stop - start]
+                _multiply(matrix, features, rows, part_bytes, advance)
+                yield start, rows
+
+
+def mean_row_bytes(adjacency: RowSource) -> int:
+    """Bytes that a row of Â takes while it is used, on average; none where all are at hand."""
+    if isinstance(adjacency, Adjacency) or adjacency.n == 0:
+        return 0
+    tried = np.linspace(0, adjacency.n - 1, min(adjacency.n, _TRIED)).astype(np.int64)
+    return 12 * len(adjacency.rows(tried).indices) // len(tried)
+
+
+def _rows_between(adjacency: RowSource, start: int, stop: int) -> Rows:
+    """Rows that follow each other; views where all are at hand."""
+    if isinstance(adjacency, Adjacency):
+        return Rows(adjacency.indptr[start : stop + 1], adjacency.indices, adjacency.values)
+    return adjacency.rows(np.arange(start, stop))
+
+
 def _multiply(
-    matrix: Rows, features: FeatureRows, out: FloatArray, advance: Callable[[int], None]
+    matrix: Rows,
+    features: FeatureRows,
+    out: FloatArray,
+    part_bytes: int,
+    advance: Callable[[int], None],
 ) -> None:
     """out (s, F) = some rows of Â times X."""
-    for first, part in features.parts(_PART_BYTES):
+    for first, part in features.parts(part_bytes):
         for start in range(0, len(out), _ROWS_AT_ONCE):
             rows = matrix._replace(indptr=matrix.indptr[start : start + _ROWS_AT_ONCE + 1])
             into = out[start : start + _ROWS_AT_ONCE]
@@ -70,19 +114,3 @@ def _add_product(rows: Rows, part: FloatArray | csr_array, first: int, out: Floa
         sparse_times_sparse(*rows, part.indptr, part.indices, part.data, out)
     else:
         add_part_product(*rows, np.asarray(part), first, out)
-
-
-def fits_in_memory(n_bytes: int) -> bool:
-    """Whether an array of this size can be held with as much again to spare."""
-    return 2 * n_bytes < available_memory()
-
-
-def available_memory() -> int:
-    """Bytes that could be allocated now without swapping; all of it where that is not told."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

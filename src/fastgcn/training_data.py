@@ -1,6 +1,6 @@
 """What a training run sees: the training graph's Â, inputs and labels."""
 
-import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -9,19 +9,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.adjacency import Adjacency, Rows, induced_csr, normalize
+from fastgcn.adjacency import Adjacency, Rows, induced_csr
 from fastgcn.config import TrainConfig
 from fastgcn.csr import CSR
+from fastgcn.disk_inputs import InputBlocks, inputs_key, kept_inputs, scratch_inputs
 from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows, Statistics, column_statistics
 from fastgcn.graph import Graph
+from fastgcn.induced import counted_rows, gather
 from fastgcn.machine import choose_device
-from fastgcn.mapped import forget
-from fastgcn.propagation import fits_in_memory, propagate
+from fastgcn.memory_plan import Budget, MemoryPlan, plan_memory, training_demand
+from fastgcn.progress import note
+from fastgcn.propagation import propagate
 from fastgcn.samplers import Block
 from fastgcn.sparse_inputs import sparse_inputs
 from fastgcn.sparse_rows import InputRows, SparseRows
+from fastgcn.stored_rows import StoredRows
 from fastgcn.types import AnyArray, FloatArray, IntArray
+
+Inputs = FloatArray | SparseRows | StoredRows | FeatureRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +38,24 @@ class TrainingData:
         adjacency: Â of the training graph.
         edges: those of the training graph, where neighbours are drawn from them.
         inputs: rows of ÂX (n, F) where precomputed, else rows of X on demand. Where ÂX is sparse,
-            with the rows of X to the right of it for a first layer that wants both.
-        beside: rows of X that go to the right of those of a dense ÂX, for such a layer.
+            on disk or not of float32, with the rows of X to the right of it for a first layer
+            that wants both.
+        beside: rows of X that go to the right of those of any other ÂX, for such a layer.
         batch_nodes: (k,) ids of the nodes that batches are made of.
         labels: (n,) int64 or (n, C) float32.
         statistics: of the training nodes' features, where they are standardised.
+        let_go: to be called when a batch's rows have been read of files, whose pages would
+            otherwise stay in memory.
     """
 
     adjacency: Adjacency
     edges: CSR | None
-    inputs: FloatArray | SparseRows | FeatureRows
+    inputs: Inputs
     beside: FeatureRows | None
     batch_nodes: Tensor
     labels: Tensor
     statistics: Statistics | None
+    let_go: tuple[Callable[[], None], ...] = ()
 
     def rows(self, ids: Tensor) -> Tensor:
         """(len(ids), F), or (len(ids), 2F): the network's input rows."""
@@ -54,14 +64,17 @@ class TrainingData:
 
     def input_rows(self, ids: Tensor) -> InputRows:
         """The same, sparse where they are kept so."""
-        if isinstance(self.inputs, SparseRows):
+        rows = self._read(ids)
+        for forget in self.let_go:
+            forget()
+        return rows
+
+    def _read(self, ids: Tensor) -> InputRows:
+        if isinstance(self.inputs, SparseRows | StoredRows):
             return self.inputs.take(ids.numpy())
         if isinstance(self.inputs, FeatureRows):
             return torch.from_numpy(self.inputs(ids.numpy()))
-        if isinstance(self.inputs, np.memmap):
-            rows = torch.from_numpy(self.inputs[ids.numpy()])
-        else:
-            rows = torch.from_numpy(self.inputs)[ids]
+        rows = torch.from_numpy(self.inputs)[ids]
         if self.beside is None:
             return rows
         return torch.cat([rows, torch.from_numpy(self.beside(ids.numpy()))], dim=1)
@@ -76,15 +89,27 @@ class TrainingData:
         indptr, columns, values = block.csr
         rows = Rows(indptr, block.src.numpy()[columns], values)
         own = block.dst.numpy() if beside else None
-        return torch.from_numpy(self.inputs.convolve(rows, own))
+        mixed = torch.from_numpy(self.inputs.convolve(rows, own))
+        for forget in self.let_go:
+            forget()
+        return mixed
 
 
 class TrainingGraph(NamedTuple):
-    """The nodes trained on (None: all), their edges, and Â of these, renumbered."""
+    """The nodes trained on (None: all), Â of these, renumbered, and their edges where neighbours
+    are drawn from them.
+
+    Attributes:
+        squares: (n,) squared norms of the columns of Â.
+        let_go: as of `TrainingData`.
+    """
 
     nodes: IntArray | None
-    csr: CSR
+    csr: CSR | None
     adjacency: Adjacency
+    squares: FloatArray
+    plan: MemoryPlan
+    let_go: tuple[Callable[[], None], ...]
 
     def batch_nodes(self, graph: Graph) -> Tensor:
         """(k,) int64: the nodes that batches are made of."""
@@ -92,12 +117,23 @@ class TrainingGraph(NamedTuple):
         return torch.from_numpy(np.array(ids, dtype=np.int64))
 
 
-def training_graph(graph: Graph, config: TrainConfig) -> TrainingGraph:
-    """Induced on the training nodes if inductive, else all of the graph."""
+def training_graph(graph: Graph, config: TrainConfig, folder: Path | None = None) -> TrainingGraph:
+    """Induced on the training nodes if inductive, else all of the graph.
+
+    Where `memory` has no room for Â, it is in a file in `folder`, or the working directory.
+    """
     nodes = graph.split.train if config.inductive else None
-    csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
-    forget(graph.indices)
-    return TrainingGraph(nodes, csr, normalize(csr, config.normalization))
+    source = counted_rows(graph.csr, nodes, config.normalization)
+    demand = training_demand(graph, config, source.n, int(source.counts.sum()))
+    plan = plan_memory(demand, Budget.of(config.memory), graph.name)
+    if plan.worth_saying:
+        note(str(plan))
+    gathered = gather(source, None if plan.matrix_in_memory else folder or Path.cwd())
+    csr = None
+    if config.neighbor_sampling:
+        csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
+    let_go = tuple(file.forget for file in gathered.files)
+    return TrainingGraph(nodes, csr, gathered.adjacency, gathered.squares, plan, let_go)
 
 
 def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingData:
@@ -106,45 +142,54 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
     Inductive training reads no feature, label or edge of a node outside the training part.
     """
     check_trainable(graph, config)
-    trained = training_graph(graph, config)
-    batch_nodes = trained.batch_nodes(graph)
-    nodes, csr, adjacency = trained
-    edges = csr if config.neighbor_sampling else None
-    del trained, csr  # as large as Â, which is all that others need of them
-    statistics = None
+    trained = training_graph(graph, config, folder)
+    nodes, statistics = trained.nodes, None
     if config.feature_scaling == "standard":
         statistics = column_statistics(graph.features, graph.split.train)
     features = FeatureRows(graph.features, config.feature_scaling, nodes, statistics)
-    inputs: FloatArray | SparseRows | FeatureRows = features
+    inputs: Inputs = features
     if config.precompute:
-        inputs = _precomputed(adjacency, features, config, folder)
+        inputs = _precomputed(graph, trained, features, config, folder)
+    let_go = trained.let_go
+    if not trained.plan.features_in_memory:
+        let_go = (*let_go, features.forget)
     assert graph.labels is not None
     return TrainingData(
-        adjacency,
-        edges,
+        trained.adjacency,
+        trained.csr,
         inputs,
         features if isinstance(inputs, np.ndarray) and config.input_skip else None,
-        batch_nodes,
+        trained.batch_nodes(graph),
         label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
         statistics,
+        let_go,
     )
 
 
 def _precomputed(
-    adjacency: Adjacency, features: FeatureRows, config: TrainConfig, folder: Path | None
-) -> FloatArray | SparseRows:
+    graph: Graph,
+    trained: TrainingGraph,
+    features: FeatureRows,
+    config: TrainConfig,
+    folder: Path | None,
+) -> FloatArray | SparseRows | StoredRows:
     """ÂX: sparse where it pays and the CPU trains, else dense in memory, else in a file."""
+    adjacency, plan = trained.adjacency, trained.plan
     if choose_device(config.device).type == "cpu":
         rows = Rows(adjacency.indptr, adjacency.indices, adjacency.values)
         own = np.arange(adjacency.n) if config.input_skip else None
-        sparse = sparse_inputs(rows, features, own, fits_in_memory)
+        sparse = sparse_inputs(rows, features, own, lambda size: 2 * size <= plan.chunk_bytes)
         if sparse is not None:
             return sparse
-    if fits_in_memory(4 * adjacency.n * features.width):
+    if plan.inputs_in_memory and config.inputs_dtype == "float32":
         return propagate(adjacency, features)
-    # Without a name, so that its space is freed however the run ends.
-    with tempfile.TemporaryFile(dir=folder or Path.cwd()) as file:
-        return propagate(adjacency, features, out=file)
+    mixed = InputBlocks(adjacency, features, config.inputs_dtype, beside=config.input_skip)
+    if plan.inputs_in_memory:
+        return scratch_inputs(mixed, None, (plan.chunk_bytes - plan.demand.inputs) // 2)
+    key = inputs_key(graph, config.normalization, features)
+    kept = kept_inputs(graph, key, mixed, folder, plan.chunk_bytes)
+    kept.keep_hot(np.argsort(-trained.squares), plan.hot_bytes)
+    return kept
 
 
 def label_tensor(labels: AnyArray) -> Tensor:

@@ -209,6 +209,9 @@ def generate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="One seed, one graph.")] = None,
     name: Annotated[str | None, typer.Option(help="What to call the graph.")] = None,
+    memory: Annotated[
+        str, typer.Option(help="Memory for edges and features, beside 200 bytes a node.")
+    ] = "1GB",
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -216,6 +219,7 @@ def generate(
     from fastgcn.data.generate import generate as write
     from fastgcn.data.generate_config import config_from
     from fastgcn.data.store import open_store
+    from fastgcn.memory import memory_bytes
 
     fields = {
         "nodes": nodes,
@@ -235,7 +239,7 @@ def generate(
         "name": name,
     }
     given = {key: value for key, value in fields.items() if value is not None}
-    write(config_from(preset, **given), out, force=force)
+    write(config_from(preset, **given), out, force=force, memory=memory_bytes(memory))
     _report_store(open_store(out), out, json)
 
 

@@ -1,7 +1,6 @@
 """A node table and an edge table, CSV or Parquet, to a store or a graph."""
 
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +15,8 @@ from fastgcn.data.store import StoreWriter, open_store
 from fastgcn.data.table_edges import add_edges, edge_columns
 from fastgcn.data.table_features import write_features
 from fastgcn.data.table_files import Table
-from fastgcn.errors import InputError
 from fastgcn.graph import Graph
-
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-
-# Below this, sorting would be all reading and writing.
-_LEAST_MEMORY = 10**6
+from fastgcn.memory import memory_bytes
 
 
 def import_tables(
@@ -151,19 +145,3 @@ def _put_nodes(writer: StoreWriter, nodes: Nodes) -> None:
     if nodes.index.node_ids is not None:
         for array_name, array in id_arrays(nodes.index.node_ids).items():
             writer.put(array_name, array)
-
-
-def memory_bytes(memory: int | str) -> int:
-    """A number of bytes from a number or from text such as "500MB" or "2 GB".
-
-    >>> memory_bytes("1.5GB")
-    1500000000
-    """
-    match = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(?:i?b)?", str(memory).strip().lower())
-    try:
-        size = int(float(match.group(1)) * _UNITS[match.group(2)]) if match else 0
-    except ValueError:
-        size = 0
-    if size < _LEAST_MEMORY:
-        raise InputError(f"memory must be at least 1MB, such as 500MB or 2GB, got {memory!r}")
-    return size

@@ -1,0 +1,86 @@
+"""Bytes: what people write for them, how many there are, and how many this process has."""
+
+import os
+import re
+from pathlib import Path
+
+from fastgcn.errors import InputError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_LEAST = 10**6
+
+# A limit above this is none: systems write "no limit" as about 2^63.
+_NO_LIMIT = 1 << 60
+
+
+def memory_bytes(memory: int | str) -> int:
+    """A number of bytes from a number or from text such as "500MB" or "2 GB".
+
+    >>> memory_bytes("1.5GB")
+    1500000000
+    """
+    match = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(?:i?b)?", str(memory).strip().lower())
+    try:
+        size = int(float(match.group(1)) * _UNITS[match.group(2)]) if match else 0
+    except ValueError:
+        size = 0
+    if size < _LEAST:
+        raise InputError(f"memory must be at least 1MB, such as 500MB or 2GB, got {memory!r}")
+    return size
+
+
+def shown_bytes(n_bytes: float) -> str:
+    """For people.
+
+    >>> shown_bytes(5_120_000_000), shown_bytes(48_000_000)
+    ('5.1 GB', '48 MB')
+    """
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
+
+
+def available_memory() -> int:
+    """Bytes that could be allocated now without swapping; all of it where that is not told.
+
+    Where a control group limits the process, what is left of its limit.
+    """
+    found = _line_bytes(Path("/proc/meminfo"), "MemAvailable")
+    if found is None:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([found, *left_in_groups(Path("/sys/fs/cgroup"))])
+
+
+def resident_memory() -> int:
+    """Bytes of this process that are in memory, mapped files included; 0 where that is not told."""
+    return _line_bytes(Path("/proc/self/status"), "VmRSS") or 0
+
+
+def _line_bytes(path: Path, name: str) -> int | None:
+    """The number of a line such as `VmRSS: 1234 kB`."""
+    try:
+        for line in path.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def left_in_groups(root: Path) -> list[int]:
+    """Bytes left under the limits of control groups, of both versions of Linux's interface."""
+    interfaces = [
+        (root, "memory.max", "memory.current", "inactive_file"),
+        (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ]
+    left = []
+    for folder, limit_name, used_name, cache_name in interfaces:
+        try:
+            limit = int((folder / limit_name).read_text())
+            used = int((folder / used_name).read_text())
+            lines = (folder / "memory.stat").read_text().splitlines()
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+        # Pages of files that nobody has read lately go first, and so are as good as free.
+        cached = dict(line.split() for line in lines).get(cache_name, "0")
+        if limit < _NO_LIMIT:
+            left.append(max(limit - used + int(cached), 0))
+    return left

@@ -1,0 +1,79 @@
+"""Arrays that are filled piece by piece and then only read: in memory, or in an unnamed file."""
+
+import mmap
+import os
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastgcn.data.store import reserve
+from fastgcn.types import AnyArray
+
+# Advice that no reading ahead is wanted; other systems read ahead.
+_RANDOM = getattr(mmap, "MADV_RANDOM", None)
+_DONTNEED = getattr(mmap, "MADV_DONTNEED", None)
+
+
+class Room(NamedTuple):
+    """Bytes of memory that an array may take, and the folder of files for larger ones."""
+
+    n_bytes: int
+    folder: Path
+
+    def place(self, n_bytes: int) -> Path | None:
+        """Where an array of this size goes: None for memory."""
+        return None if n_bytes <= self.n_bytes else self.folder
+
+
+class Scratch:
+    """An array of `shape` whose rows are put in once each and then read in any order.
+
+    With a `folder` it lies in a file there that has no name, so that its space is freed however
+    the process ends, and `forget` lets go of the pages that were read; else it is in memory, and
+    its `descriptor` None.
+
+    >>> rows = Scratch((3, 2), np.float32, Path("."))
+    >>> rows.put(1, np.ones((2, 2), np.float32))
+    >>> rows.put(0, np.zeros((1, 2), np.float32))
+    >>> rows.array[:, 0].tolist()
+    [0.0, 1.0, 1.0]
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, folder: Path | None) -> None:
+        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+        self._map: mmap.mmap | None = None
+        self.descriptor: int | None = None
+        n_bytes = shape[0] * self._row_bytes
+        if folder is None or n_bytes == 0:
+            self.array: AnyArray = np.empty(shape, dtype)
+            return
+        with tempfile.TemporaryFile(dir=folder) as file:
+            reserve(file, n_bytes)
+            # Shared and writable, though nobody writes through it: compiled functions take a
+            # read-only array for another type, and would be compiled once more.
+            self._map = mmap.mmap(file.fileno(), n_bytes)
+            self.descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.descriptor)
+        if _RANDOM is not None:
+            self._map.madvise(_RANDOM)
+        self.array = np.frombuffer(self._map, dtype).reshape(shape)
+
+    def put(self, start: int, part: AnyArray) -> None:
+        """Fill the rows from `start` on."""
+        if self.descriptor is None:
+            self.array[start : start + len(part)] = part
+            return
+        # Not through the map, whose pages would count as this process's memory.
+        at = start * self._row_bytes
+        left = np.ascontiguousarray(part, self.array.dtype).data.cast("B")
+        while left:
+            written = os.pwrite(self.descriptor, left, at)
+            left, at = left[written:], at + written
+
+    def forget(self) -> None:
+        """Unmap the pages of the file; they come back when they are read again."""
+        if self._map is not None and _DONTNEED is not None:
+            self._map.madvise(_DONTNEED)
