@@ -37,7 +37,7 @@ bench: setup
 	$(BIN)/fastgcn bench speed
 
 test-gpu: setup
-	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m pytest tests/gpu tests/test_gpu.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -7,7 +7,12 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+import torch
 from hypothesis import settings
+
+# Without a GPU its kernels run on the CPU, one program after the other.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # Examples take what a busy machine gives them; a deadline would test the machine.
 settings.register_profile("untimed", deadline=None)

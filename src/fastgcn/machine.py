@@ -20,6 +20,18 @@ def choose_device(name: str) -> torch.device:
 
 
 @contextmanager
+def memory_of_device() -> Iterator[None]:
+    """Answer a GPU that has too little memory with what to lower."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise InputError(
+            "the GPU has too little memory for this; lower batch_size, samples or hidden, or use "
+            "--features host, or --device cpu"
+        ) from error
+
+
+@contextmanager
 def thread_count(threads: int) -> Iterator[None]:
     """Run torch and numpy's BLAS on so many threads; 0 means all that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -9,7 +9,6 @@ from torch import Generator, Tensor, nn
 
 from fastgcn.features import Statistics
 from fastgcn.kernels.dropout import dropout_mask
-from fastgcn.kernels.products import mixing_first_pays
 from fastgcn.samplers.block import Block
 from fastgcn.sparse_rows import InputRows, SparseRows
 
@@ -69,11 +68,8 @@ class GraphConvolution(nn.Module):
 
     def mix_first(self, block: Block) -> bool:
         """Whether (ÂH)W takes fewer multiplications with this block than Â(HW), or must be."""
-        if block.mix_first_only:
-            return True
-        # Not by len, which takes microseconds for a tensor.
-        rows, sources = block.dst.numel(), block.src.numel()
-        return bool(mixing_first_pays(block.entries, rows, sources, *self.weight.shape))
+        n_in, n_out = self.weight.shape
+        return block.mix_first_only or block.mixing_first_pays(n_in, n_out)
 
 
 def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
@@ -220,17 +216,23 @@ class GCN(nn.Module):
             cast(Tensor, self.feature_mean).copy_(torch.from_numpy(statistics.mean))
             cast(Tensor, self.feature_scale).copy_(torch.from_numpy(statistics.scale))
 
-    def forward(self, blocks: Sequence[Block], x: InputRows) -> Tensor:
+    def forward(
+        self, blocks: Sequence[Block], x: InputRows, *, layers: int | None = None
+    ) -> Tensor:
         """Logits of `blocks[-1].dst`, eq. 10: x holds the rows of `blocks[0].src`.
 
         With one block fewer than layers, x holds rows of ÂX, perhaps sparse, and the first layer
-        is a linear map.
+        is a linear map. With `layers`, H of so many layers from the input up.
         """
-        precomputed = len(self.layers) - len(blocks)
-        h: InputRows = x
+        return self.onward(x, blocks, 0, len(self.layers) if layers is None else layers)
+
+    def onward(self, h: InputRows, blocks: Sequence[Block], start: int, stop: int) -> Tensor:
+        """H(stop) from H(start); `blocks` are those of the uppermost layers below `stop`."""
+        bare = stop - len(blocks)
         hidden: list[Tensor] = []  # of the nodes at hand, where the output layer wants them
-        for number, layer in enumerate(self.convolutions):
-            block = blocks[number - precomputed] if number >= precomputed else None
+        for number in range(start, stop):
+            layer = self.convolutions[number]
+            block = blocks[number - bare] if number >= bare else None
             h = self.dropout(h, number)
             if self.jumping != "none" and number > 0:
                 assert block is not None

@@ -1,5 +1,6 @@
 """`fastgcn bench`: measured figures, kept as JSON lines and shown as tables."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -119,16 +120,22 @@ def speed(
         list[str] | None,
         typer.Option(
             help="Only these figures: step, graphsage, trainings, scaling, propagation, inference, "
-            "memory, startup; repeatable."
+            "memory, startup; on a CUDA device step, hub, epoch, training, products, large, "
+            "accuracy; repeatable."
         ),
     ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     quick: Annotated[
         bool, typer.Option("--quick", help="Small stand-ins: that it runs, not how fast.")
     ] = False,
-    results: ResultsFile = Path("results/speed.jsonl"),
+    results: Annotated[
+        Path | None,
+        typer.Option(help="File of results; results/speed.jsonl, or results/speed-cuda.jsonl."),
+    ] = None,
     docs: Annotated[
-        Path, typer.Option(help="Page whose tables are replaced; pictures go beside it.")
-    ] = Path("docs/speed.md"),
+        Path | None,
+        typer.Option(help="Page whose tables are replaced; docs/speed.md, or docs/gpu.md."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Time what a user waits for, against floors and other programs measured in the same run."""
@@ -137,12 +144,23 @@ def speed(
     from fastgcn.bench.speed import figures, page
 
     effort = efforts.quick() if quick else efforts.full()
-    asked = figures.chosen(only)
-    page.check_marks(docs)
+    known: Sequence[figures.Figure] = figures.FIGURES
+    places = Path("results/speed.jsonl"), Path("docs/speed.md")
+    if device == "cuda":
+        from fastgcn.bench.speed.device.figures import DEVICE_FIGURES
+        from fastgcn.bench.speed.device.timing import cuda
+
+        cuda()
+        known, places = DEVICE_FIGURES, (Path("results/speed-cuda.jsonl"), Path("docs/gpu.md"))
+    elif device != "cpu":
+        raise InputError(f"device must be cpu or cuda, got {device!r}")
+    results, docs = results or places[0], docs or places[1]
+    asked = figures.chosen(only, known)
+    page.check_marks(docs, known)
     kept = Results(results)
     figures.measure(asked, effort, kept)
-    files = page.write_page(docs, effort, kept)
-    found = page.shown(effort, kept)
+    files = page.write_page(docs, effort, kept, known)
+    found = page.shown(effort, kept, known)
     if json:
         emit_json(
             {

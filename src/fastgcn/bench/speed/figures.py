@@ -106,15 +106,15 @@ FIGURES = (
 )
 
 
-def chosen(names: Sequence[str] | None) -> list[Figure]:
+def chosen(names: Sequence[str] | None, figures: Sequence[Figure] = FIGURES) -> list[Figure]:
     """The figures of these names, in their order; all where none is given."""
-    known = [figure.name for figure in FIGURES]
+    known = [figure.name for figure in figures]
     for name in names or ():
         if name not in known:
             raise InputError(
                 f"--only takes a figure of {', '.join(known)}, got {name!r}{nearest(name, known)}"
             )
-    return [figure for figure in FIGURES if not names or figure.name in names]
+    return [figure for figure in figures if not names or figure.name in names]
 
 
 def measure(figures: Sequence[Figure], effort: Effort, results: Results) -> None:

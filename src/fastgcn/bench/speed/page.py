@@ -20,10 +20,12 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- speed {name}: begin -->", f"<!-- speed {name}: end -->"
 
 
-def shown(effort: Effort, results: Results) -> dict[str, Shown]:
+def shown(
+    effort: Effort, results: Results, figures: Sequence[Figure] = FIGURES
+) -> dict[str, Shown]:
     """The figures whose parts are all on file but for optional ones, by name."""
     found = {}
-    for figure in FIGURES:
+    for figure in figures:
         records = on_file(figure, effort, results)
         wanted = {part.name for part in figure.parts(effort) if not part.optional}
         if wanted <= records.keys():
@@ -36,16 +38,18 @@ def tables(figure: Figure, what: Shown) -> list[Table]:
     return [claims_table(what.claims, figure.title), *what.tables]
 
 
-def write_page(path: Path, effort: Effort, results: Results) -> list[Path]:
+def write_page(
+    path: Path, effort: Effort, results: Results, figures: Sequence[Figure] = FIGURES
+) -> list[Path]:
     """Put all figures on file between their marks; the files written, the page last.
 
     Pictures go into the folder `figures` beside the page. A page that does not exist is made.
     """
-    check_marks(path)
-    text = path.read_text() if path.exists() else _blank()
-    found = shown(effort, results)
+    check_marks(path, figures)
+    text = path.read_text() if path.exists() else _blank(figures)
+    found = shown(effort, results, figures)
     pictures: list[Path] = []
-    for figure in FIGURES:
+    for figure in figures:
         parts = [NOT_YET + "\n"]
         if figure.name in found:
             what = found[figure.name]
@@ -61,10 +65,10 @@ def write_page(path: Path, effort: Effort, results: Results) -> list[Path]:
     return [*pictures, path]
 
 
-def check_marks(path: Path) -> None:
+def check_marks(path: Path, figures: Sequence[Figure] = FIGURES) -> None:
     """Refuse a page that has no place for what is measured."""
-    text = path.read_text() if path.exists() else _blank()
-    for figure in FIGURES:
+    text = path.read_text() if path.exists() else _blank(figures)
+    for figure in figures:
         begin, end = marks(figure.name)
         if [text.count(begin), text.count(end)] != [1, 1] or text.index(begin) > text.index(end):
             raise FormatError(
@@ -73,9 +77,9 @@ def check_marks(path: Path) -> None:
             )
 
 
-def _blank() -> str:
+def _blank(figures: Sequence[Figure]) -> str:
     sections = [
-        "\n".join([f"## {figure.title}\n", *marks(figure.name)]) + "\n" for figure in FIGURES
+        "\n".join([f"## {figure.title}\n", *marks(figure.name)]) + "\n" for figure in figures
     ]
     return "\n".join(["# Speed\n", *sections])
 

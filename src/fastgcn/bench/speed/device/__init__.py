@@ -1,0 +1,1 @@
+"""Figures of speed on a CUDA device, where absolute times hold."""
