@@ -84,6 +84,8 @@ class TrainConfig:
     drop_last: bool = False
     early_stopping: EarlyStopping = "patience"
     patience: int = 100
+    # Epochs between validations; "auto": as few as leave training as much work as these.
+    validate_every: int | Literal["auto"] = "auto"
 
     # Which graph is seen when.
     inductive: bool = True
@@ -105,6 +107,8 @@ class TrainConfig:
             check_kind(field.name, value, field.type)
         for name in ("batch_size", "epochs", "patience", "history_every"):
             at_least(name, getattr(self, name), 1)
+        if self.validate_every != "auto":
+            at_least("validate_every", self.validate_every, 1)
         for name in ("threads", "weight_decay", "seed"):
             at_least(name, getattr(self, name), 0)
         for name in ("learning_rate", "target_error"):

@@ -36,6 +36,14 @@ class MissingDependencyError(FastGCNError, ImportError):
     """An optional library is needed for what was asked."""
 
 
+class PeerError(FastGCNError, RuntimeError):
+    """Another process of a distributed run does not answer."""
+
+
+class ElsewhereError(FastGCNError):
+    """A failure that another process of a distributed run reports."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
     """The `, did you mean ...?` part of a message, empty where nothing is near."""
     close = get_close_matches(word, list(choices), n=1, cutoff=0.5)

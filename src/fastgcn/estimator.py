@@ -69,7 +69,7 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         samples: int | tuple[int, ...] | Literal["auto"] = _DEFAULTS.samples,
         target_error: float = _DEFAULTS.target_error,
         distribution: Distribution = _DEFAULTS.distribution,
-        power: float = _DEFAULTS.power,
+        power: float | None = _DEFAULTS.power,
         draws: Draws = _DEFAULTS.draws,
         self_term: SelfTerm = _DEFAULTS.self_term,
         history: bool = _DEFAULTS.history,

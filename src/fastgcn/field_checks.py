@@ -43,14 +43,14 @@ def check_kind(name: str, value: Any, annotation: Any) -> None:
 
 
 def _check_several(name: str, value: Any, kinds: tuple[Any, ...]) -> None:
-    """A number or a list of numbers, or one of the words that stand beside them."""
+    """A number, or a list of numbers or one of the words that stand beside it."""
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     is_one, one = (_is_number, "finite") if float in kinds else (_is_int, "whole")
-    good = is_one(value) or value in words or (isinstance(value, tuple) and all(map(is_one, value)))
-    expected = f"a {one} number or a list of them"
-    if words:
-        expected = f"a {one} number, a list of them or {' or '.join(map(repr, words))}"
-    require(good, name, expected, value)
+    lists = any(kind is ... or get_origin(kind) is tuple for kind in kinds)
+    listed = lists and isinstance(value, tuple) and all(map(is_one, value))
+    expected = [f"a {one} number", *(["a list of them"] if lists else []), *map(repr, words)]
+    text = f"{', '.join(expected[:-1])} or {expected[-1]}"
+    require(is_one(value) or value in words or listed, name, text, value)
 
 
 def _is_int(value: Any) -> bool:

@@ -1,7 +1,5 @@
-"""Scores of a network on the nodes that it is judged on, after every epoch or once."""
+"""Scores of a network on the nodes that it is judged on, again and again or once."""
 
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,22 +7,25 @@ import torch
 
 from fastgcn.adjacency import Rows, RowSource, induced_csr
 from fastgcn.config import TrainConfig
+from fastgcn.disk_inputs import first_layer_rows
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
 from fastgcn.inference import feature_rows
-from fastgcn.layerwise import MixedRows, full_forward, needed_nodes
-from fastgcn.mapped import forget
+from fastgcn.layerwise import ROW_ARRAYS, MixedRows, full_forward, needed_nodes, with_all_of_most
+from fastgcn.memory_plan import Budget
 from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
-from fastgcn.propagation import fits_in_memory, propagate
 from fastgcn.rows import GraphRows
 from fastgcn.samplers import Block, FullSampler
+from fastgcn.scratch import Room
 from fastgcn.sparse_inputs import sparse_inputs
 from fastgcn.sparse_rows import InputRows
-from fastgcn.types import BoolArray, FloatArray, IntArray
+from fastgcn.types import BoolArray, IntArray
 
 # Bytes of ÂX up to which a `Judge` keeps its rows in memory.
 _KEPT_BYTES = 1 << 27
+
+_ENTRY_BYTES = 8  # of a row of Â: an int32 and a float32
 
 
 class Judge:
@@ -32,8 +33,8 @@ class Judge:
 
     What does not depend on the weights, the needed rows of Â and of ÂX, is computed once: in
     memory where it is little, and else, for it may be more than all that training holds, in a
-    file in `folder`, from which an evaluation reads it in chunks. Nothing is kept where the
-    network is to be judged `once`: Â(XW) takes less than ÂX.
+    file (`disk_inputs`), from which an evaluation reads it in chunks. Where the network is to be
+    judged `once`, Â(XW) takes less than ÂX, and nothing is kept unless XW has no room in memory.
     """
 
     def __init__(
@@ -55,8 +56,9 @@ class Judge:
         self.labels: IntArray | BoolArray = graph.labels[part]
         self._part = part if nodes is None else np.searchsorted(nodes, part)
         self._rows: RowSource = GraphRows(csr, config.normalization)
-        self._nodes, self._all_features = nodes, graph.features
-        self._once, self._folder = once, folder or Path.cwd()
+        self._graph, self._config, self._nodes = graph, config, nodes
+        self._once, self._folder = once, folder
+        self._budget = Budget.of(config.memory)
         self._features: FeatureRows | None = None
         self._blocks: list[Block] = []
         self._inputs: InputRows | None = None
@@ -70,9 +72,8 @@ class Judge:
         """Scores of the network as it is."""
         if self._features is None:
             # Here and not before: standardised features are scaled by figures of the network.
-            self._features = feature_rows(model, self._all_features, self._nodes)
-            if not self._once:
-                self._plan(self._features, model)
+            self._features = feature_rows(model, self._graph.features, self._nodes)
+            self._plan(self._features, model)
         if self._inputs is None:
             logits = full_forward(
                 model,
@@ -81,6 +82,7 @@ class Judge:
                 self._part,
                 needed=self._needed,
                 mixed=self._mixed,
+                room=Room(self._left() // ROW_ARRAYS, self._folder or Path.cwd()),
             )
         else:
             model.eval()
@@ -89,18 +91,26 @@ class Judge:
             model.train()
         return measure(model.probabilities(logits).cpu().numpy(), self.labels)
 
+    def _left(self) -> int:
+        return max(self._budget.left(), 0)
+
     def _plan(self, features: FeatureRows, model: GCN) -> None:
         """Keep what every evaluation needs."""
         on_cpu, layers = next(model.parameters()).device.type == "cpu", len(model.layers)
+        if self._once:
+            width = min(model.sizes[:2])
+            if not on_cpu or 4 * self._rows.n * width <= self._left() // ROW_ARRAYS:
+                return
         widths = 1 if model.convolutions[0].own_weight is None else 2
         self._needed = needed_nodes(self._rows, np.unique(self._part), layers)
         n_bytes = 4 * len(self._needed[1]) * features.width * widths
-        large = on_cpu and n_bytes > _KEPT_BYTES
+        large = on_cpu and n_bytes > min(_KEPT_BYTES, self._left())
         if not large or features.sparse:
-            self._keep_in_memory(features, model, dense=not large and fits_in_memory(n_bytes))
+            self._keep_in_memory(features, model, dense=not large)
         if large and self._inputs is None:
-            self._mixed = self._kept_in_a_file(features, self._needed[1])
-            self._rows = _Remembered(self._rows, self._needed[-1])
+            if n_bytes > self._left():
+                self._needed = with_all_of_most(self._needed, self._rows.n)
+            self._keep_in_a_file(features, self._needed)
 
     def _keep_in_memory(self, features: FeatureRows, model: GCN, *, dense: bool) -> None:
         """The rows of ÂX, on the CPU sparse where they are few entries, else if `dense` dense."""
@@ -111,27 +121,30 @@ class Judge:
         rows = self._rows.rows(needed)
         own = None if model.convolutions[0].own_weight is None else needed
         if device.type == "cpu":
-            sparse = sparse_inputs(rows, features, own, lambda size: size <= _KEPT_BYTES)
-            # Taken, for the product to be one that is compiled for batches already.
-            self._inputs = None if sparse is None else sparse.take(np.arange(len(sparse)))
+            self._inputs = sparse_inputs(rows, features, own, lambda size: size <= _KEPT_BYTES)
         if self._inputs is None and dense:
             self._inputs = torch.from_numpy(features.convolve(rows, own)).to(device)
         self._blocks = [block.to(device) for block in blocks]
 
-    def _kept_in_a_file(self, features: FeatureRows, nodes: IntArray) -> MixedRows | None:
-        """The rows of ÂX of `nodes`, on disk; None where there is no room."""
+    def _keep_in_a_file(self, features: FeatureRows, needed: list[IntArray]) -> None:
+        """The rows of ÂX that the first layer wants; nothing where the disk has no room."""
         try:
-            with tempfile.TemporaryFile(dir=self._folder) as file:
-                kept = propagate(_Selected(self._rows, nodes), features, out=file)
+            kept = first_layer_rows(
+                self._graph,
+                self._rows,
+                features,
+                needed[1],
+                normalization=self._config.normalization,
+                dtype=self._config.inputs_dtype,
+                folder=self._folder,
+                room=self._left(),
+            )
         except OSError:
-            return None
-
-        def rows(start: int, stop: int) -> FloatArray:
-            some = np.array(kept[start:stop])
-            forget(kept)
-            return some
-
-        return rows
+            return
+        self._mixed = kept.between
+        entries = _ENTRY_BYTES * len(self._graph.indices) * len(needed[-1]) // max(self._rows.n, 1)
+        if not self._once and entries <= self._left() // ROW_ARRAYS:
+            self._rows = _Remembered(self._rows, needed[-1])
 
 
 class _Remembered:
@@ -156,18 +169,3 @@ class _Remembered:
         first, last = indptr[start], indptr[start + len(ids)]
         some = indptr[start : start + len(ids) + 1] - first
         return Rows(some, indices[first:last], values[first:last])
-
-
-@dataclass(frozen=True, slots=True)
-class _Selected:
-    """Some rows of Â under new row numbers, columns as they were."""
-
-    source: RowSource
-    nodes: IntArray
-
-    @property
-    def n(self) -> int:
-        return len(self.nodes)
-
-    def rows(self, ids: IntArray) -> Rows:
-        return self.source.rows(self.nodes[ids])

@@ -40,39 +40,63 @@ def measure(probabilities: FloatArray, labels: IntArray | BoolArray) -> Metrics:
     >>> round(m.micro_f1, 3), m.support
     (0.667, (1, 2))
     """
+    return tally(probabilities, labels).metrics()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts from which all scores follow; those of disjoint sets of nodes add up.
+
+    Attributes:
+        nodes: how many were judged, and `right` of them in all their labels.
+        loss: the sum of -log, of the probabilities given to what is true, of `decisions` many.
+        hits, guessed, true: (C,) nodes of each class that were found, predicted, and there.
+    """
+
+    nodes: int
+    right: int
+    loss: float
+    decisions: int
+    hits: IntArray
+    guessed: IntArray
+    true: IntArray
+
+    def metrics(self) -> Metrics:
+        hits, met = self.hits, self.guessed + self.true
+        parts, wholes = np.stack([hits, hits, 2 * hits]), np.stack([self.guessed, self.true, met])
+        precision, recall, f1 = _share(parts, wholes)
+        return Metrics(
+            micro_f1=float(_share(2 * hits.sum(), met.sum())),
+            macro_f1=float(f1[met > 0].mean()) if met.any() else 0.0,
+            accuracy=self.right / self.nodes,
+            loss=self.loss / self.decisions,
+            n_nodes=self.nodes,
+            precision=tuple(precision.tolist()),
+            recall=tuple(recall.tolist()),
+            f1=tuple(f1.tolist()),
+            support=tuple(self.true.tolist()),
+        )
+
+
+def tally(probabilities: FloatArray, labels: IntArray | BoolArray) -> Tally:
+    """What (k, C) probabilities get right of (k,) class ids or (k, C) label sets."""
     n_classes = probabilities.shape[1]
     if labels.ndim == 2:
         truth, guess = labels.astype(bool), probabilities > 0.5
-        chances = probabilities.astype(np.float64)
-        loss = _cross_entropy(np.where(truth, chances, 1.0 - chances))
-        accuracy = (truth == guess).all(axis=1).mean()
-        hits = (truth & guess).sum(axis=0)
-        guessed, true = guess.sum(axis=0), truth.sum(axis=0)
+        chances: FloatArray = probabilities.astype(np.float64)
+        chances = np.where(truth, chances, 1.0 - chances)
+        right = (truth == guess).all(axis=1)
+        hits, guessed, true = (part.sum(axis=0) for part in (truth & guess, guess, truth))
     else:
         best = probabilities.argmax(axis=1)
-        loss = _cross_entropy(probabilities[np.arange(len(labels)), labels])
-        accuracy = (best == labels).mean()
+        chances = probabilities[np.arange(len(labels)), labels]
+        right = best == labels
         hits, guessed, true = (
-            np.bincount(ids, minlength=n_classes) for ids in (labels[best == labels], best, labels)
+            np.bincount(ids, minlength=n_classes) for ids in (labels[right], best, labels)
         )
-    met = guessed + true
-    precision, recall, f1 = _share(np.stack([hits, hits, 2 * hits]), np.stack([guessed, true, met]))
-    return Metrics(
-        micro_f1=float(_share(2 * hits.sum(), met.sum())),
-        macro_f1=float(f1[met > 0].mean()) if met.any() else 0.0,
-        accuracy=float(accuracy),
-        loss=loss,
-        n_nodes=len(labels),
-        precision=tuple(precision.tolist()),
-        recall=tuple(recall.tolist()),
-        f1=tuple(f1.tolist()),
-        support=tuple(true.tolist()),
-    )
-
-
-def _cross_entropy(chances: FloatArray) -> float:
-    """The mean of -log, of the probabilities given to what is true."""
-    return float(-np.log(np.clip(chances.astype(np.float64), 1e-12, 1.0)).mean())
+    surprise = -np.log(np.clip(chances.astype(np.float64), 1e-12, 1.0))
+    counts = len(labels), int(np.count_nonzero(right))
+    return Tally(*counts, float(surprise.sum()), surprise.size, hits, guessed, true)
 
 
 def _share(part: AnyArray, whole: AnyArray) -> FloatArray:

@@ -27,7 +27,8 @@ class Run:
     Attributes:
         model: the network with the weights of the best validation epoch.
         config: the settings.
-        history: one record an epoch: train_loss, val_loss, val_micro_f1, seconds, ...
+        history: one record an epoch: train_loss, seconds, ...; val_loss, val_micro_f1, ... where
+            it was validated.
         metrics: final scores and times by name.
         class_names: the classes of the model's outputs, None where known by number only.
         fingerprint: of the graph it was trained on.

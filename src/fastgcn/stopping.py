@@ -15,17 +15,17 @@ _RECENT = 2
 
 
 def should_stop(history: History, config: TrainConfig) -> bool:
-    """Whether to stop after the last epoch of `history`.
+    """Whether to stop after the last epoch of `history`; never after one without validation.
 
-    * `authors`: after 30 epochs, stop when the mean of the last 2 validation losses exceeds the
-      mean of the 30 before them;
-    * `patience`: stop after `patience` epochs without a better one.
+    * `authors`: after 30 validations, stop when the mean of the last 2 losses exceeds the mean
+      of the 30 before them;
+    * `patience`: stop after `patience` epochs, validated or not, without a better one.
     """
     if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
         return False
     if config.early_stopping == "patience":
         return len(history) - 1 - best_epoch(history) >= config.patience
-    losses = [record["val_loss"] for record in history]
+    losses = [record["val_loss"] for record in history if "val_loss" in record]
     before = losses[-_RECENT - _WARM_UP : -_RECENT]
     return len(losses) > _WARM_UP and bool(np.mean(losses[-_RECENT:]) > np.mean(before))
 
@@ -33,10 +33,11 @@ def should_stop(history: History, config: TrainConfig) -> bool:
 def best_epoch(history: History) -> int:
     """The position of the epoch to keep: highest validation micro-F1, lowest loss among equals.
 
-    Without validation nodes it is the last one.
+    Where no epoch was validated it is the last one.
     """
-    if "val_micro_f1" not in history[-1]:
+    scores = {i: r["val_micro_f1"] for i, r in enumerate(history) if "val_micro_f1" in r}
+    if not scores:
         return len(history) - 1
-    highest = max(record["val_micro_f1"] for record in history)
-    equals = (i for i, record in enumerate(history) if record["val_micro_f1"] == highest)
+    highest = max(scores.values())
+    equals = (i for i, score in scores.items() if score == highest)
     return min(equals, key=lambda i: (history[i]["val_loss"], i))

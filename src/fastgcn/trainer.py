@@ -10,21 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.batches import Feed
+from fastgcn.adam import Adam
+from fastgcn.averaging import WeightAverage
 from fastgcn.config import TrainConfig
 from fastgcn.graph import Graph
-from fastgcn.judge import Judge
-from fastgcn.losses import make_loss
-from fastgcn.machine import choose_device, one_thread
+from fastgcn.machine import one_thread
 from fastgcn.prefetch import ahead
 from fastgcn.runs import Checkpoint, RunFolder, build_model
 from fastgcn.samplers import Block, LayerSampler
-from fastgcn.samplers.choose import make_sampler
 from fastgcn.samplers.history import HistorySampler
-from fastgcn.steps import Adam, make_step
 from fastgcn.stopping import best_epoch
-from fastgcn.training_data import prepare
+from fastgcn.stored_rows import StoredRows
 from fastgcn.types import FloatArray
+from fastgcn.workshop import Workshop, choose_workshop
 
 # Multiplications of a step's first product below which it is taken on one thread. The other one
 # samples; and where cores are busy, two threads that wait for each other take ten times as long.
@@ -56,26 +54,35 @@ class Clock:
 class Trainer:
     """The state of a run between two epochs, and how to take it one epoch further."""
 
-    def __init__(self, graph: Graph, config: TrainConfig, folder: RunFolder | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        folder: RunFolder | None,
+        workshop: Workshop | None = None,
+    ) -> None:
         self.config, self.clock = config, Clock()
-        self.device = choose_device(config.device)
-        where = folder.path if folder else None
+        self.workshop = workshop or choose_workshop(graph, config, folder.path if folder else None)
+        self.device = self.workshop.device
         with self.clock.charge("precompute"):
-            self.data = prepare(graph, config, where)
+            self.data = self.workshop.data()
         sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
         self.model = build_model(config, sizes, multilabel=graph.multilabel).to(self.device)
         self.model.set_feature_statistics(self.data.statistics)
+        self.average = WeightAverage(self.model, config.averaging) if config.averaging else None
         self.optimizer = Adam(self._parameter_groups(), config.learning_rate)
-        self.sampler = make_sampler(config, self.data.adjacency, self.data.edges)
+        self.sampler = self.workshop.sampler(self.data)
         self.rng = torch.Generator().manual_seed(config.seed + 1)
-        self.feed = Feed(self.data, config, self.model, self.sampler, self.rng)
+        self.feed = self.workshop.feed(self.data, self.model, self.sampler, self.rng)
         self.dropout_rng = torch.Generator(self.device).manual_seed(config.seed + 2)
         self.model.dropout.rng = self.dropout_rng
-        self.loss = make_loss(self.data, graph, config).to(self.device)
-        self.step = make_step(self.model, self.loss, self.optimizer)
-        self.validation: Judge | None = None
-        if graph.split.val.size:
-            self.validation = Judge(graph, config, graph.split.val, folder=where)
+        self.loss = self.workshop.loss(self.data).to(self.device)
+        self.step = self.workshop.step(self.model, self.loss, self.optimizer)
+        self.validation = self.workshop.judge("val")
+        every = config.validate_every
+        if every == "auto":
+            every = self.workshop.validation_interval(self.data, self.model.sizes)
+        self.validate_every = every
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Tensor] = {}
         self.batches = 0
@@ -99,24 +106,30 @@ class Trainer:
     def epoch(self) -> dict[str, Any]:
         """One pass over the training nodes, and the record of it."""
         start = time.perf_counter()
+        self.workshop.begin_epoch(len(self.history), self.dropout_rng)
         with self.clock.charge("sampling"):
             self._show_hidden_rows()
         losses, sizes = self.train_on(self.feed.shuffled())
+        number = len(self.history) + 1
         record = {
-            "epoch": len(self.history) + 1,
+            "epoch": number,
             "train_loss": float(np.average(losses, weights=sizes)),
             "empty_rows": self.feed.empty_rows,
         }
-        if self.validation is not None:
+        judged = self.model
+        if self.average is not None:
+            judged = self.average.add(self.model, number)
+        due = number % self.validate_every == 0 or number == self.config.epochs
+        if self.validation is not None and due:
             with self.clock.charge("evaluation"):
-                scores = self.validation(self.model)
+                scores = self.validation(judged)
             record |= {f"val_{name}": value for name, value in scores.scores().items()}
         record["seconds"] = time.perf_counter() - start
         spent = self.clock.seconds
         record["seconds_per_batch"] = (spent["sampling"] + spent["compute"]) / self.batches
         self.history.append(record)
-        if best_epoch(self.history) == len(self.history) - 1:
-            self.best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        if best_epoch(self.history) == number - 1:
+            self.best = {k: v.detach().clone() for k, v in judged.state_dict().items()}
         return record
 
     def train_on(self, batches: Iterable[Tensor]) -> tuple[list[float], list[int]]:
@@ -129,7 +142,8 @@ class Trainer:
         if parcel is None:
             return losses, sizes
         small = parcel.x.numel() // len(parcel) * self.model.sizes[1] < _SMALL_PRODUCT
-        if torch.get_num_threads() > 1:
+        # Who waits for a disk does not compute, so that one core is enough for both.
+        if torch.get_num_threads() > 1 or isinstance(self.data.inputs, StoredRows):
             parcels = ahead(parcels)
         with closing(parcels), one_thread(small):
             while parcel is not None:
@@ -180,6 +194,8 @@ class Trainer:
     def checkpoint(self) -> Checkpoint:
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
+        if self.average is not None:
+            tensors |= {f"average.{k}": v for k, v in self.average.model.state_dict().items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"adam.{number}.{k}": v for k, v in state.items()}
         if isinstance(self.sampler, HistorySampler):
@@ -205,6 +221,8 @@ class Trainer:
 
         self.model.load_state_dict(named("model"))
         self.best = named("best")
+        if self.average is not None:
+            self.average.model.load_state_dict(named("average"))
         state: dict[int, dict[str, Tensor]] = {}
         for key, value in named("adam").items():
             number, name = key.split(".", 1)

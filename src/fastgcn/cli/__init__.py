@@ -10,8 +10,8 @@ import sys
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import apply, bench, data, diagnose, report, reproduce, train
-from fastgcn.errors import FastGCNError
+from fastgcn.cli import apply, bench, data, diagnose, report, reproduce, shard, train
+from fastgcn.errors import ElsewhereError, FastGCNError
 from fastgcn.progress import plain_lines
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("diagnose")(diagnose.diagnose)
 app.command("info")(data.info)
 app.command("import")(data.import_)
 app.command("generate")(data.generate)
+app.command("shard")(shard.shard)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(bench.app, name="bench")
 
@@ -55,6 +56,8 @@ def main() -> None:
     """Run the command; a user's mistake becomes one sentence on stderr and exit code 1."""
     try:
         app()
+    except ElsewhereError:
+        sys.exit(1)  # said by the process that it happened in
     except FastGCNError as error:
         _fail(str(error))
     except BrokenPipeError:

@@ -25,16 +25,22 @@ Nodes = Annotated[
         "with one id a line."
     ),
 ]
+Memory = Annotated[
+    str, typer.Option(help="What the process may take, such as 4GB; the rest is on disk.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 OutFile = Annotated[Path, typer.Option("--out", help="File to write; its ending is its format.")]
 
 
 def open_run(
-    run_path: Path, data: str | None, split: str | None, seed: int | None
+    run_path: Path, data: str | None, split: str | None, seed: int | None, device: str = "cpu"
 ) -> "tuple[Run, Graph]":
     from fastgcn.data.layout import fingerprint
+    from fastgcn.machine import choose_device
     from fastgcn.runs import Run
 
     run = Run.load(run_path)
+    run.model.to(choose_device(device))
     if data is None:
         graph = load_source(None if run.source is None else dict(run.source), run_path)
     else:
@@ -50,25 +56,37 @@ def evaluate(
     part: Annotated[str, typer.Option(help="Part of the split: train, val or test.")] = "test",
     split: SplitName = None,
     split_seed: Seed = None,
+    memory: Memory = "auto",
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Score a run on a part of a graph's split, by the full network."""
-    from fastgcn.inference import evaluate as score
+    from fastgcn.distributed.launch import launched
 
     if part not in ("train", "val", "test"):
         raise InputError(f"--part must be train, val or test, got {part!r}")
-    run, graph = open_run(run_path, data, split, split_seed)
-    metrics = score(run, graph, part)
+    if launched():
+        from fastgcn.cli.apply_ranks import score as score_together
+
+        found = score_together(run_path, data, part, split, split_seed)
+        if found is None:
+            return
+        run, name, metrics = found
+    else:
+        from fastgcn.inference import evaluate as score
+
+        run, graph = open_run(run_path, data, split, split_seed, device)
+        name, metrics = graph.name, score(run, graph, part, memory=memory)
     classes = {n: list(getattr(metrics, n)) for n in ("precision", "recall", "f1", "support")}
     if json:
         emit_json(
-            {"run": str(run_path), "dataset": graph.name, "part": part, "nodes": metrics.n_nodes}
+            {"run": str(run_path), "dataset": name, "part": part, "nodes": metrics.n_nodes}
             | metrics.scores()
             | {"classes": classes}
         )
         return
     show_table(
-        f"{graph.name}: {metrics.n_nodes:,} {part} nodes",
+        f"{name}: {metrics.n_nodes:,} {part} nodes",
         ("", "score"),
         [(name, f"{value:.4f}") for name, value in metrics.scores().items()],
     )
@@ -92,15 +110,30 @@ def predict(
     split: SplitName = None,
     split_seed: Seed = None,
     seed: Annotated[int, typer.Option(help="Seed of sampled prediction.")] = 0,
+    memory: Memory = "auto",
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Predict classes with their probabilities, for nodes of a graph or for new ones."""
-    from fastgcn.inference import predict as apply
+    from fastgcn.distributed.launch import launched
+    from fastgcn.inference import predict_parts
     from fastgcn.output_tables import prediction_columns, write_table
     from fastgcn.settings import whole_numbers
 
     _need_out(out)
-    run, graph = open_run(run_path, data, split, split_seed)
+    if launched():
+        from fastgcn.cli.apply_ranks import write_predictions
+
+        if any(option is not None for option in (samples, new_nodes, new_edges)):
+            raise InputError(
+                "--samples, --new-nodes and --new-edges are for a single process; run it without "
+                "torchrun"
+            )
+        written = write_predictions(run_path, data, out, nodes, split, split_seed)
+        if written is not None:
+            _done(run_path, out, written, json)
+        return
+    run, graph = open_run(run_path, data, split, split_seed, device)
     if (new_nodes is None) != (new_edges is None):
         raise InputError("--new-nodes and --new-edges go together")
     if new_nodes is not None and new_edges is not None:
@@ -110,16 +143,16 @@ def predict(
         if nodes is not None or samples is not None:
             raise InputError("--new-nodes predicts the new nodes; leave --nodes and --samples out")
         new = read_new_nodes(new_nodes, new_edges, graph)
-        ids: Any = new["node_ids"]
-        probabilities = predict_new(run, graph, **new)
+        count = len(new["node_ids"])
+        parts: Any = [(new["node_ids"], predict_new(run, graph, **new))]
     else:
         chosen = _chosen(graph, nodes)
-        ids = _own_ids(graph, chosen)
-        probabilities = apply(
-            run, graph, chosen, samples=whole_numbers(samples, "--samples"), seed=seed
-        )
-    write_table(out, prediction_columns(ids, probabilities, run))
-    _done(run_path, out, len(ids), json)
+        count = len(chosen)
+        sizes = whole_numbers(samples, "--samples")
+        found = predict_parts(run, graph, chosen, samples=sizes, seed=seed, memory=memory)
+        parts = ((_own_ids(graph, some), rows) for some, rows in found)
+    write_table(out, (prediction_columns(ids, rows, run) for ids, rows in parts))
+    _done(run_path, out, count, json)
 
 
 def embed(
@@ -132,21 +165,23 @@ def embed(
     ] = -1,
     split: SplitName = None,
     split_seed: Seed = None,
+    memory: Memory = "auto",
+    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
-    from fastgcn.inference import embed as apply
+    from fastgcn.inference import embed_parts
     from fastgcn.output_tables import embedding_columns, write_array, write_table
 
     _need_out(out)
-    run, graph = open_run(run_path, data, split, split_seed)
+    run, graph = open_run(run_path, data, split, split_seed, device)
     chosen = _chosen(graph, nodes)
-    rows = apply(run, graph, chosen, layer=layer)
+    parts = embed_parts(run, graph, chosen, layer=layer, memory=memory)
     if out.suffix == ".npy":
-        write_array(out, rows)
+        write_array(out, len(chosen), (rows for _, rows in parts))
     else:
-        write_table(out, embedding_columns(_own_ids(graph, chosen), rows))
-    _done(run_path, out, len(rows), json)
+        write_table(out, (embedding_columns(_own_ids(graph, some), rows) for some, rows in parts))
+    _done(run_path, out, len(chosen), json)
 
 
 def _need_out(out: Path) -> None:

@@ -7,10 +7,14 @@ import typer
 
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
 from fastgcn.cli.output import emit_json, say, show_table
+from fastgcn.cli.ranks import Timeout, joined, jointly, open_data, run_folder, speaks
+from fastgcn.distributed.launch import DEFAULT_TIMEOUT
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
     from fastgcn.config import TrainConfig
+    from fastgcn.distributed.share import Share
+    from fastgcn.distributed.world import World
     from fastgcn.graph import Graph
     from fastgcn.runs import Run
 
@@ -63,7 +67,21 @@ def train(
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 = all.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="What the process may take, such as 4GB; what does not fit is on disk."),
+    ] = None,
+    inputs_dtype: Annotated[
+        str | None, typer.Option(help="What ÂX is kept in: float32, float16 or bfloat16.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="On a GPU, where the features are: auto, device or host.")
+    ] = None,
+    products: Annotated[
+        str | None, typer.Option(help="On a GPU, what matrix products round to: tf32 or float32.")
+    ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
+    timeout: Timeout = DEFAULT_TIMEOUT,
     json: Json = False,
 ) -> None:
     """Train a classifier on a graph's training nodes; validation nodes choose the weights kept."""
@@ -71,75 +89,108 @@ def train(
         raise InputError("give either DATA to train on or --resume RUN to continue")
     from fastgcn.settings import sample_sizes, settle, whole_numbers
 
-    if resume is not None:
-        run = _resume(resume, tensorboard, json)
-    else:
-        assert data is not None
-        graph = load_graph(data, split, split_seed)
-        flags: dict[str, Any] = {
-            "seed": seed,
-            "epochs": epochs,
-            "hidden": whole_numbers(hidden, "--hidden"),
-            "samples": sample_sizes(samples),
-            "distribution": distribution,
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "dropout": dropout,
-            "precompute": precompute,
-            "inductive": inductive,
-            "device": device,
-            "threads": threads,
-        }
-        chosen = settle(
-            graph,
-            preset=preset,
-            method=method,
-            file=config,
-            flags=flags,
-            assignments=settings or (),
-        )
-        run = _train(graph, chosen, run_dir or _next_run_dir(graph.name), tensorboard, json)
+    with joined(timeout) as world:
+        again, folder, share = resume is not None, resume, None
+        if data is not None:
+            resplit = split is not None or split_seed is not None
+            graph, share = open_data(
+                world, data, lambda: load_graph(data, split, split_seed), resplit=resplit
+            )
+            folder, again = run_folder(world, run_dir, graph.name)
+        assert folder is not None
+        run: Run | None
+        if again:
+            run = _resume(folder, tensorboard, json, world)
+        else:
+            flags: dict[str, Any] = {
+                "seed": seed,
+                "epochs": epochs,
+                "hidden": whole_numbers(hidden, "--hidden"),
+                "samples": sample_sizes(samples),
+                "distribution": distribution,
+                "batch_size": batch_size,
+                "learning_rate": learning_rate,
+                "dropout": dropout,
+                "precompute": precompute,
+                "inductive": inductive,
+                "device": device,
+                "threads": threads,
+                "memory": memory,
+                "inputs_dtype": inputs_dtype,
+                "features": features,
+                "products": products,
+            }
+            chosen = jointly(
+                world,
+                "settings",
+                lambda: settle(
+                    graph,
+                    preset=preset,
+                    method=method,
+                    file=config,
+                    flags=flags,
+                    assignments=settings or (),
+                ),
+            )
+            run = _train(graph, chosen, folder, tensorboard, json, share)
+    if run is None or not speaks(world):
+        return
     if json:
         emit_json(run.metrics | {"run": str(run.path)})
     else:
         show_result(run)
 
 
-def _next_run_dir(name: str) -> Path:
-    number = 1
-    while (path := Path("runs") / f"{name}-{number}").exists():
-        number += 1
-    return path
-
-
 def _train(
-    graph: "Graph", config: "TrainConfig", run_dir: Path, tensorboard: Path | None, json: bool
+    graph: "Graph",
+    config: "TrainConfig",
+    run_dir: Path,
+    tensorboard: Path | None,
+    json: bool,
+    share: "Share | None",
 ) -> "Run":
     from fastgcn.train import fit
 
-    config = _with_sizes(graph, config)
+    if share is None:
+        config = _with_sizes(graph, config)
+    elif not share.world.first:
+        return fit(graph, config, run_dir=run_dir, share=share)
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch)
+        return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch, share=share)
 
 
-def _resume(run_dir: Path, tensorboard: Path | None, json: bool) -> "Run":
+def _resume(
+    run_dir: Path, tensorboard: Path | None, json: bool, world: "World | None"
+) -> "Run | None":
+    """The run when it is done; None where another process has it."""
     from fastgcn.runs import RunFolder
     from fastgcn.train import resume
 
-    folder = RunFolder.open(run_dir)
-    graph = load_source(folder.about["data"], run_dir)
-    if not folder.finished:
-        _announce(graph, folder.config)
-    with _epoch_view(folder.config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return resume(run_dir, graph, on_epoch=on_epoch)
+    def opened() -> tuple[dict[str, Any], bool]:
+        folder = RunFolder.open(run_dir)
+        return folder.about, folder.finished
+
+    about, finished = opened() if world is None else world.from_first("the run", opened)
+    if finished:
+        return RunFolder(run_dir, about).load() if speaks(world) else None
+    source = about["data"] or {}
+    graph, share = open_data(
+        world, str(source.get("data", "")), lambda: load_source(source, run_dir)
+    )
+    if not speaks(world):
+        return resume(run_dir, graph, share=share)
+    config = RunFolder(run_dir, about).config
+    _announce(graph, config)
+    with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
+        return resume(run_dir, graph, on_epoch=on_epoch, share=share)
 
 
 def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
     """The graph a run was trained on, loaded as it was then."""
     from fastgcn.data.load import load
 
-    if source is None:
+    if not source:
         raise InputError(f"{run_dir} was trained on a graph made in memory; name the data to use")
     options = dict(source)
     return load(options.pop("data"), **options)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.lib import format as npy
 from scipy.sparse import csr_array
 
 from fastgcn.graph import Graph, Split
+from fastgcn.mapped import forget
 from fastgcn.types import AnyArray, IntArray
 
 # Every array a store may hold; a store that names another is refused.
@@ -140,6 +142,15 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     descr = npy.dtype_to_descr(dtype)
     npy.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
     return buffer.getvalue()
+
+
+def write_npy(path: Path, array: AnyArray) -> None:
+    """The file that `numpy.save` makes, from a memory map without reading it whole."""
+    with path.open("wb") as file:
+        file.write(npy_header(array.dtype, array.shape))
+        for part in raw_bytes(array):
+            file.write(part.data)
+            forget(array)
 
 
 def npy_sha256(array: AnyArray) -> str:

@@ -28,7 +28,7 @@ from fastgcn.data.layout import (
     combined,
     graph_from,
     npy_header,
-    raw_bytes,
+    write_npy,
 )
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph import Graph
@@ -86,10 +86,7 @@ class StoreWriter:
 
     def put(self, name: str, array: AnyArray) -> None:
         """Write a whole array."""
-        with self.path(name).open("wb") as file:
-            file.write(npy_header(array.dtype, array.shape))
-            for part in raw_bytes(array):
-                file.write(part.data)
+        write_npy(self.path(name), array)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> AnyArray:
         """A writable memory map to be filled in; its space is reserved at once."""
@@ -213,7 +210,7 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
     """Open a store memory-mapped; `verify` also reads every array and compares checksums."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    arrays = {name: _open_array(folder, name, entry) for name, entry in manifest["arrays"].items()}
+    arrays = {name: open_array(folder, name, entry) for name, entry in manifest["arrays"].items()}
     _belong_together(folder, arrays)
     if verify:
         for name, entry in manifest["arrays"].items():
@@ -256,7 +253,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _open_array(folder: Path, name: str, entry: Mapping[str, Any]) -> AnyArray:
+def open_array(
+    folder: Path, name: str, entry: Mapping[str, Any], manifest: str = MANIFEST
+) -> AnyArray:
+    """An array that a manifest has an entry for, memory-mapped."""
     path = folder / f"{name}.npy"
     try:
         # numpy cannot map an array without elements.
@@ -268,7 +268,7 @@ def _open_array(folder: Path, name: str, entry: Mapping[str, Any]) -> AnyArray:
         raise FormatError(f"{path} is damaged: {error}") from None
     if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
         raise FormatError(
-            f"{path} is damaged: {MANIFEST} says {entry['dtype']} {entry['shape']}, "
+            f"{path} is damaged: {manifest} says {entry['dtype']} {entry['shape']}, "
             f"the file holds {array.dtype.str} {list(array.shape)}"
         )
     return array

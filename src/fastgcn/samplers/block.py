@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.kernels.products import sparse_times_dense, transposed_times_dense
+from fastgcn.kernels.products import mixing_first_pays, sparse_times_dense, transposed_times_dense
 from fastgcn.samplers.draws import Rng
 from fastgcn.types import FloatArray, IntArray
 
@@ -93,6 +93,12 @@ class Block:
     def mix_first_only(self) -> bool:
         """Whether `mix` must see H itself and not HW."""
         return False
+
+    def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
+        """Whether (adj H)W takes fewer multiplications than adj(HW), W being (n_in, n_out)."""
+        # Not by len, which takes microseconds for a tensor.
+        rows, sources = self.dst.numel(), self.src.numel()
+        return bool(mixing_first_pays(self.entries, rows, sources, n_in, n_out))
 
     @property
     def entries(self) -> int:

@@ -1,0 +1,15 @@
+"""What torchrun says in the environment; read before anything heavy is imported."""
+
+import os
+
+DEFAULT_TIMEOUT = 300.0  # seconds that a process waits for another
+
+
+def launched() -> bool:
+    """Whether torchrun, or anything that sets its variables, has started this process."""
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def restarted() -> bool:
+    """Whether torchrun has started the processes again, after one of them failed."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

@@ -1,0 +1,125 @@
+"""Own rows of Â, of the whole graph or of the one induced on nodes of all ranks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fastgcn.adjacency import Rows, row_chunks, scaling_factors
+from fastgcn.csr import index_dtype
+from fastgcn.distributed.channel import Channel
+from fastgcn.distributed.share import Share
+from fastgcn.mapped import forget
+from fastgcn.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """Own rows of an (n, n) matrix Â, whose nodes are numbered rank after rank.
+
+    Attributes:
+        nodes: (s,) which nodes of the share these are, ascending; None: all of them.
+        bounds: (K+1,) where each rank's numbers begin and end.
+        rows: (s, n) with ascending columns.
+    """
+
+    nodes: IntArray | None
+    bounds: IntArray
+    rows: Rows
+
+    @property
+    def n(self) -> int:
+        return int(self.bounds[-1])
+
+    def __len__(self) -> int:
+        return len(self.rows.indptr) - 1
+
+
+def own_rows(share: Share, nodes: IntArray | None, normalization: str) -> OwnRows:
+    """The rows of `nodes`, ascending, of Â of the graph that all ranks' nodes induce; None: of
+    the whole graph.
+
+    Symmetric normalisation needs a number of each column's node, which all ranks then have.
+    """
+    from fastgcn.kernels.rows import scale_rows  # loads numba
+
+    channel = share.world.host
+    bounds = share.bounds
+    position: IntArray = np.empty(0, np.int32)
+    if nodes is not None:
+        bounds, position = _numbered(share, nodes)
+    loops = normalization != "neighbors"
+    rows, sums = _with_loops(share, nodes, position, bounds, loops=loops)
+    factors, others = scaling_factors(sums, normalization), None
+    if normalization == "symmetric":
+        counts = np.diff(bounds).tolist()
+        others = channel.gather(torch.from_numpy(factors), counts, "degrees").numpy()
+    scale_rows(*rows, factors, others)
+    return OwnRows(nodes, bounds, rows)
+
+
+def _numbered(share: Share, nodes: IntArray) -> tuple[IntArray, IntArray]:
+    """The bounds of the ranks' numbers, and (n,) a node's number, -1 for those of no rank."""
+    channel, n = share.world.host, int(share.bounds[-1])
+    counts = channel.counts(len(nodes), "numbers of nodes")
+    everyone = channel.gather(torch.from_numpy(nodes + share.first), counts, "node ids").numpy()
+    position = np.full(n, -1, index_dtype(n))
+    position[everyone] = np.arange(len(everyone), dtype=position.dtype)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), position
+
+
+def _with_loops(
+    share: Share, nodes: IntArray | None, position: IntArray, bounds: IntArray, *, loops: bool
+) -> tuple[Rows, FloatArray]:
+    """Own rows of A + I, of A without `loops`, read in pieces; and (s,) float64 their sums."""
+    from fastgcn.kernels.induced import count_inside  # loads numba
+    from fastgcn.kernels.shares import copy_rows
+
+    csr, first = share.csr, int(bounds[share.world.rank])
+    some = np.arange(len(share)) if nodes is None else nodes
+    pieces = list(row_chunks(csr.indptr[some + 1] - csr.indptr[some]))
+    counts = np.diff(csr.indptr)
+    if nodes is not None:
+        counts = np.empty(len(some), np.int64)
+        for a, b in pieces:
+            matrix = csr.indptr, csr.indices, None
+            counts[a:b] = count_inside(*matrix, some[a:b], position)[0]
+            forget(csr.indices)
+    indptr = np.zeros(len(some) + 1, np.int64)
+    np.cumsum(counts + loops, out=indptr[1:])
+    columns = np.empty(indptr[-1], index_dtype(int(bounds[-1])))
+    values = np.empty(indptr[-1], np.float32)
+    sums = np.empty(len(some))
+    weights = np.empty(0, np.float32) if csr.weights is None else csr.weights
+    for a, b in pieces:
+        arrays = csr.indptr, csr.indices, weights
+        copy_rows(a, b, arrays, some, position, first, loops, indptr, columns, values, sums)
+        forget(csr.indices)
+        forget(weights)
+    return Rows(indptr, columns, values), sums
+
+
+def column_squares(matrix: OwnRows, channel: Channel) -> FloatArray:
+    """(s,) float64: ‖Â(:,u)‖² of own nodes u, to which the rows of all ranks contribute."""
+    n, values = matrix.n, matrix.rows.values
+    sums = np.zeros(n)
+    step = max(n, 1 << 22)  # entries at once, to bound the temporaries
+    for start in range(0, len(values), step):
+        some = values[start : start + step].astype(np.float64)
+        columns = matrix.rows.indices[start : start + step]
+        sums += np.bincount(columns, weights=some * some, minlength=n)
+    counts = np.diff(matrix.bounds).tolist()
+    return channel.reduce_parts(torch.from_numpy(sums), counts, "norms of columns").numpy()
+
+
+def without_diagonal(matrix: OwnRows, rank: int) -> tuple[OwnRows, FloatArray]:
+    """Â without its entries Â(v,v), and these, (s,) float32."""
+    indptr, columns, values = matrix.rows
+    own = np.arange(len(matrix)) + int(matrix.bounds[rank])
+    row_of = np.repeat(own, np.diff(indptr))
+    loops = columns == row_of
+    diagonal = np.zeros(len(matrix), np.float32)
+    diagonal[row_of[loops] - int(matrix.bounds[rank])] = values[loops]
+    before = np.concatenate([[0], np.cumsum(loops)])[indptr]
+    rest = Rows(indptr - before, columns[~loops], values[~loops])
+    return OwnRows(matrix.nodes, matrix.bounds, rest), diagonal

@@ -1,0 +1,148 @@
+"""The processes of a run, as torchrun started them."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from fastgcn.distributed.channel import Channel
+from fastgcn.distributed.launch import DEFAULT_TIMEOUT
+from fastgcn.distributed.meeting import fresh_store
+from fastgcn.errors import ElsewhereError, FastGCNError, InputError, PeerError
+
+T = TypeVar("T")
+
+# Seconds to wait for all ranks to come, whatever they may take to answer later: they start, and
+# start again, at their own pace.
+_JOINING = 300.0
+
+
+class World:
+    """All ranks of a run.
+
+    Attributes:
+        rank, size: which process this is, of how many.
+        device: where this one computes, once `use` has said so.
+        host: the channel for arrays in memory, and for the thread that samples.
+        rows: the channel for what a step sends, on `device`.
+    """
+
+    def __init__(self, rank: int, size: int, timeout: float) -> None:
+        self.rank, self.size, self.timeout = rank, size, timeout
+        self.device = torch.device("cpu")
+        # Two, for batches are drawn by one thread while another takes steps.
+        self.host, self.rows = self._channel("gloo"), self._channel("gloo")
+
+    @classmethod
+    def join(cls, timeout: float = DEFAULT_TIMEOUT) -> "World":
+        """The world that torchrun's environment describes; waits until all have come."""
+        if not timeout > 0:
+            raise InputError(f"timeout must be above 0 seconds, got {timeout:g}")
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        try:
+            if size > 1:
+                seconds = max(timeout, _JOINING)
+                dist.init_process_group(
+                    "gloo",
+                    store=fresh_store(rank, size, seconds),
+                    rank=rank,
+                    world_size=size,
+                    timeout=timedelta(seconds=seconds),
+                )
+            return cls(rank, size, timeout)
+        except RuntimeError as error:
+            raise PeerError(
+                f"rank {rank} could not join the {size} processes of the run at "
+                f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}: {error}; check that all "
+                "were started, and that these machines reach each other"
+            ) from None
+
+    def use(self, device: str) -> None:
+        """Compute on a device: auto, cpu or cuda; each process takes a GPU of its own."""
+        self.device = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            self.rows = self._channel("nccl")
+
+    def _channel(self, backend: str) -> Channel:
+        group = None
+        if self.size > 1:
+            limit = timedelta(seconds=max(self.timeout, _JOINING))
+            group = dist.new_group(backend=backend, timeout=limit)
+        return Channel(group, self.rank, self.size, self.timeout)
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that writes and prints."""
+        return self.rank == 0
+
+    def leave(self) -> None:
+        """Close the lines, once all ranks are done."""
+        if self.size > 1:
+            dist.destroy_process_group()
+
+    def together(self, what: str, do: Callable[[], T]) -> T:
+        """`do()` on every rank; where one fails, all do, and the first says why."""
+        found: T | None = None
+        failure = ""
+        try:
+            found = do()
+        except FastGCNError as error:
+            failure = str(error)
+        if self.size == 1 and failure:
+            raise InputError(failure)
+        failures = self.host.texts(failure, what)
+        for rank, text in enumerate(failures):
+            if text:
+                alike = all(other == text for other in failures)
+                message = text if alike or rank == 0 else f"rank {rank}: {text}"
+                raise InputError(message) if self.first else ElsewhereError(message)
+        return found  # type: ignore[return-value]
+
+    def from_first(self, what: str, do: Callable[[], T]) -> T:
+        """What `do()` gives on the first rank, as JSON can carry it, on all of them."""
+        text = self.together(what, lambda: json.dumps(do()) if self.first else "")
+        found: T = json.loads(self.host.texts(text, what)[0])
+        return found
+
+    def agree(self, what: str, value: object) -> None:
+        """Refuse to go on where ranks have different values; one sentence says who has which."""
+        values = [json.loads(text) for text in self.host.texts(json.dumps(value), what)]
+        for rank, other in enumerate(values):
+            if other != values[0]:
+                message = (
+                    f"all ranks must have the same {what}: {_difference(values[0], other, rank)}"
+                )
+                raise InputError(message) if self.first else ElsewhereError(message)
+
+
+def _device(name: str, local_rank: int) -> torch.device:
+    """The device of a process: on a machine with several GPUs, each takes its own."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return torch.device("cpu")
+    if name != "cuda":
+        raise InputError(
+            f"device must be auto, cpu or cuda where several processes train, got {name!r}: each "
+            "takes the GPU of its number"
+        )
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if local_rank >= there:
+        raise InputError(
+            f"process {local_rank} of this machine needs a GPU of its own, and there are {there}; "
+            "start as many processes as there are GPUs, or use --device cpu"
+        )
+    return torch.device("cuda", local_rank)
+
+
+def _difference(first: Any, other: Any, rank: int) -> str:
+    """Of settings, the first one that differs."""
+    if isinstance(first, dict):
+        name = next(key for key in first | other if first.get(key) != other.get(key))
+        return f"rank 0 has {name} = {first.get(name)!r}, rank {rank} {other.get(name)!r}"
+    return f"rank 0 has {first!r}, rank {rank} {other!r}"
