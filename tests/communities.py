@@ -55,6 +55,19 @@ def with_only_training(graph: Graph) -> Graph:
     return graph.with_split(Split(train=graph.split.train))
 
 
+def few_to_train_on() -> Graph:
+    """Ten of 5,000 nodes to train on, 2,000 for validation, which need nearly all of the others."""
+    n, rng = 5_000, np.random.default_rng(0)
+    source, target = rng.integers(n, size=(2, 20_000))
+    return Graph.from_edges(
+        source,
+        target,
+        features=rng.normal(size=(n, 300)),
+        labels=rng.integers(3, size=n),
+        split=Split(train=np.arange(10), val=np.arange(10, 2_010)),
+    )
+
+
 def quick(**settings: Any) -> TrainConfig:
     """Settings that train on such a graph in a moment."""
     base: dict[str, Any] = {"hidden": 8, "samples": 20, "batch_size": 16, "epochs": 3, "threads": 1}

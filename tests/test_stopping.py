@@ -72,3 +72,29 @@ def test_the_epoch_that_is_kept(f1: list[float], losses: list[float], best: int)
 
 def test_without_validation_the_last_epoch_is_kept() -> None:
     assert best_epoch([{"epoch": i + 1, "train_loss": 1.0} for i in range(7)]) == 6
+
+
+def thinned(records: list[dict[str, Any]], every: int) -> list[dict[str, Any]]:
+    """The same epochs, of which only each `every`-th was validated."""
+    return [r if r["epoch"] % every == 0 else {"epoch": r["epoch"]} for r in records]
+
+
+def test_patience_counts_epochs_and_is_asked_at_validations() -> None:
+    config = TrainConfig(early_stopping="patience", patience=4)
+    f1 = [0.9, 0.2, 0.9, 0.5, 0.9, 0.6, 0.9, 0.5, 0.9, 0.5, 0.9, 0.5]  # odd ones are not seen
+    records = thinned(history([1.0] * 12, f1), 2)
+    assert best_epoch(records) == 5
+    assert [n for n in range(1, 13) if should_stop(records[:n], config)] == [10, 12]
+
+
+def test_authors_rule_counts_validations() -> None:
+    rising = thinned(history([float(i) for i in range(200)]), 3)
+    stops = [n for n in range(1, 201) if should_stop(rising[:n], AUTHORS)]
+    assert stops == list(range(93, 201, 3))
+    low = {"epoch": 93, "val_loss": -50.0, "val_micro_f1": 0.5}
+    assert not should_stop([*rising[:92], low], AUTHORS)
+
+
+def test_an_epoch_without_validation_is_never_kept_before_one_that_has_it() -> None:
+    records = thinned(history([3.0, 1.0, 2.0, 1.5, 1.0], [0.1, 0.5, 0.9, 0.3, 0.9]), 2)
+    assert [best_epoch(records[:n]) for n in range(1, 6)] == [0, 1, 1, 1, 1]

@@ -88,3 +88,11 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file is a file; TensorBoard's events need a folder"):
         TensorBoardLogger(tmp_path / "file")
+
+
+def test_epochs_without_validation_leave_gaps(tmp_path: Path) -> None:
+    with TensorBoardLogger(tmp_path) as log:
+        fit(communities(), quick(epochs=5, validate_every=2), on_epoch=log)
+    curves = read(tmp_path)
+    assert [step for step, _ in curves["train/loss"]] == [1, 2, 3, 4, 5]
+    assert [step for step, _ in curves["val/loss"]] == [2, 4, 5]

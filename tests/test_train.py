@@ -11,7 +11,6 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 import fastgcn.judge
-import fastgcn.training_data
 from fastgcn import (
     Graph,
     LayerSampler,
@@ -28,6 +27,7 @@ from fastgcn.errors import InputError
 from fastgcn.judge import Judge
 from fastgcn.losses import make_loss
 from fastgcn.machine import thread_count
+from fastgcn.memory_plan import Budget
 from fastgcn.models import Dropout
 from fastgcn.stopping import should_stop
 from fastgcn.trainer import Trainer
@@ -253,7 +253,7 @@ def test_what_does_not_fit_in_memory_is_trained_on_all_the_same(
 ) -> None:
     graph = communities()
     usual = fit(graph, quick(hidden=(8, 8)))
-    monkeypatch.setattr(fastgcn.training_data, "fits_in_memory", lambda _: False)
+    monkeypatch.setattr(Budget, "left", lambda _: 0)
     monkeypatch.chdir(tmp_path)
     from_disk = fit(graph, quick(hidden=(8, 8)))
     assert weights_of(from_disk.model) == weights_of(usual.model)

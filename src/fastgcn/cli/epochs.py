@@ -20,6 +20,7 @@ class EpochView:
         self._task: Any = None
         self._next_line = 0.0
         self._last = ""
+        self._judged: dict[str, Any] | None = None  # the last record with validation
         self._show = show
         self._log: Any = None
         if tensorboard is not None:
@@ -48,7 +49,11 @@ class EpochView:
             self._log(record)
         text = f"loss {record['train_loss']:.4f}"
         if "val_micro_f1" in record:
-            text += f"  val F1 {record['val_micro_f1']:.4f}"
+            self._judged = record
+        if self._judged is not None:
+            text += f"  val F1 {self._judged['val_micro_f1']:.4f}"
+            if self._judged is not record:
+                text += f" (epoch {self._judged['epoch']})"
         text += f"  {1000 * record['seconds_per_batch']:.2f} ms a batch"
         self._last = f"epoch {record['epoch']}: {text}"
         if self._bar is not None:

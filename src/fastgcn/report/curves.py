@@ -11,25 +11,33 @@ _PURPOSES = {
     "precompute": "computing ÂX and preparing the graph, once",
     "sampling": "waiting for a batch: drawing vertices, gathering rows",
     "compute": "forward, backward and optimiser",
-    "evaluation": "validation after each epoch, and the final test",
+    "evaluation": "validation, and the final test",
 }
+
+_NONE = "–"  # an epoch without validation
 
 
 def learning_curves(run: Run) -> Section:
     """Loss and validation score by epoch, the kept epoch marked."""
     history = run.history
     kept = history[run.metrics["best_epoch"] - 1]
-    judged = "val_loss" in kept
+    judged = sum("val_loss" in record for record in history)
     content: list[Content] = [_course(run, kept)]
     if len(history) > 1:  # one point is no curve
         content.append(_loss_figure(history, kept))
-        content += [_score_figure(history, kept)] if judged else []
+        content += [_score_figure(history, kept)] if judged > 1 else []
     content += [
         _milestones(history, kept),
         "The training loss is the mean over the batches of an epoch, as sampled, while the weights "
-        "change" + ("; validation is by the full network after the epoch." if judged else "."),
+        "change" + (f"; validation is by the full network after {_when(run)}." if judged else "."),
     ]
     return Section("curves", "Learning curves", "Did training converge, and when?", content)
+
+
+def _when(run: Run) -> str:
+    """The epochs after which there was validation; runs of earlier versions do not say."""
+    every = run.metrics.get("validate_every", 1)
+    return "every epoch" if every == 1 else f"every {every} epochs and the last one"
 
 
 def _course(run: Run, kept: dict[str, Any]) -> str:
@@ -79,7 +87,8 @@ def _score_figure(history: list[dict[str, Any]], kept: dict[str, Any]) -> Figure
 
 
 def _by_epoch(history: list[dict[str, Any]], label: str, key: str) -> Series:
-    return Series(label, [r["epoch"] for r in history], [r[key] for r in history])
+    known = [record for record in history if key in record]
+    return Series(label, [r["epoch"] for r in known], [r[key] for r in known])
 
 
 def _kept(kept: dict[str, Any], key: str) -> Series:
@@ -98,7 +107,10 @@ def _milestones(history: list[dict[str, Any]], kept: dict[str, Any]) -> Table:
     ]
     names = {"first": history[0], "kept": kept, "last": history[-1]}
     rows = [
-        (f"{name} ({record['epoch']})", *(f"{record[key]:.4f}" for key in keys))
+        (
+            f"{name} ({record['epoch']})",
+            *(f"{record[key]:.4f}" if key in record else _NONE for key in keys),
+        )
         for name, record in names.items()
     ]
     head = ("epoch", *(key.replace("_", " ").replace("f1", "F1") for key in keys))
