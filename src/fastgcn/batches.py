@@ -20,6 +20,10 @@ from fastgcn.training_data import TrainingData
 # to vanish, few enough to be ready soon.
 _TOGETHER = 16
 
+# Batches of an epoch up to which drawing them ahead takes longer, in calling up a thread and in
+# waiting for it, than it spares; where they are drawn together.
+_FEW_BATCHES = 64
+
 # Bytes of input rows that are read together, where that is less.
 _TOGETHER_BYTES = 1 << 25
 
@@ -80,13 +84,7 @@ class Parcel:
 
 
 class Feed:
-    """Makes the batches of a run; everything random comes from `rng`, in the same order always.
-
-    Attributes:
-        prepared_here: whether making them is work for this processor, which others may go on with.
-    """
-
-    prepared_here = True
+    """Makes the batches of a run; everything random comes from `rng`, in the same order always."""
 
     def __init__(
         self,
@@ -130,6 +128,12 @@ class Feed:
             if number == 0:
                 self.empty_rows = parcel.empty_rows
             yield parcel
+
+    @property
+    def quick(self) -> bool:
+        """Whether an epoch's batches are drawn before a second thread would be of use."""
+        few = len(self.data.batch_nodes) <= _FEW_BATCHES * self.config.batch_size
+        return few and self._draws_together
 
     @property
     def _draws_together(self) -> bool:

@@ -12,6 +12,7 @@ from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
 from fastgcn.inference import feature_rows
 from fastgcn.layerwise import ROW_ARRAYS, MixedRows, full_forward, needed_nodes, with_all_of_most
+from fastgcn.machine import one_thread
 from fastgcn.memory_plan import Budget
 from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
@@ -21,6 +22,10 @@ from fastgcn.scratch import Room
 from fastgcn.sparse_inputs import sparse_inputs
 from fastgcn.sparse_rows import InputRows
 from fastgcn.types import BoolArray, IntArray
+
+# Multiplications of the first product below which a network is judged on one thread: the other one
+# would take as long to come and to go, and keep a core from drawing the next batches.
+_SMALL_PRODUCT = 1 << 28
 
 # Bytes of ÂX up to which a `Judge` keeps its rows in memory.
 _KEPT_BYTES = 1 << 27
@@ -86,7 +91,8 @@ class Judge:
             )
         else:
             model.eval()
-            with torch.no_grad():
+            small = self._inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
+            with torch.no_grad(), one_thread(small):
                 logits = model(self._blocks, self._inputs)
             model.train()
         return measure(model.probabilities(logits).cpu().numpy(), self.labels)

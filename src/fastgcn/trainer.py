@@ -83,6 +83,7 @@ class Trainer:
         if every == "auto":
             every = self.workshop.validation_interval(self.data, self.model.sizes)
         self.validate_every = every
+        self._small_steps = False  # not known before the first batch
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Tensor] = {}
         self.batches = 0
@@ -137,13 +138,15 @@ class Trainer:
         losses: list[float] = []
         sizes: list[int] = []
         parcels, seconds = self.feed.parcels(batches), self.clock.seconds
-        with self.clock.charge("sampling"):
+        with self.clock.charge("sampling"), one_thread(self._small_steps):
             parcel = next(parcels, None)
         if parcel is None:
             return losses, sizes
         small = parcel.x.numel() // len(parcel) * self.model.sizes[1] < _SMALL_PRODUCT
+        self._small_steps = small
         # Who waits for a disk does not compute, so that one core is enough for both.
-        if torch.get_num_threads() > 1 or isinstance(self.data.inputs, StoredRows):
+        on_disk = isinstance(self.data.inputs, StoredRows)
+        if on_disk or (torch.get_num_threads() > 1 and not self.feed.quick):
             parcels = ahead(parcels)
         with closing(parcels), one_thread(small):
             while parcel is not None:

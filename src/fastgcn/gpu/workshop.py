@@ -46,7 +46,7 @@ class EpochParcel:
 class DeviceFeed:
     """Batches in orders that follow from the seed and the epoch's number alone."""
 
-    prepared_here = False
+    quick = True  # for the host, that is
 
     def __init__(self, data: DeviceData, group: Group) -> None:
         self.data, self.group = data, group
