@@ -15,6 +15,17 @@ _WIDTH, _ENTRIES = 64, 2
 
 
 @triton.jit
+def _scaled_rows(columns, values, h, h_stride, d, width, e, end):
+    """(entries, d): for each entry e below `end` its row of h, times its value."""
+    there = e < end
+    column = tl.load(columns + e, mask=there, other=0).to(tl.int64)
+    value = tl.load(values + e, mask=there, other=0.0)
+    inside = there[:, None] & (d < width)[None, :]
+    rows = tl.load(h + column[:, None] * h_stride + d[None, :], mask=inside, other=0.0)
+    return rows.to(tl.float32) * value[:, None]
+
+
+@triton.jit
 def _mix_rows(
     offsets, columns, values, h, h_stride, out, out_stride, current, rows, width,
     ENTRIES: tl.constexpr, WIDTH: tl.constexpr,
@@ -27,15 +38,7 @@ def _mix_rows(
     total = tl.zeros((WIDTH,), tl.float32)
     for start in range(begin, end, ENTRIES):
         e = start + tl.arange(0, ENTRIES)
-        there = e < end
-        column = tl.load(columns + e, mask=there, other=0).to(tl.int64)
-        value = tl.load(values + e, mask=there, other=0.0)
-        part = tl.load(
-            h + column[:, None] * h_stride + d[None, :],
-            mask=there[:, None] & wide[None, :],
-            other=0.0,
-        )
-        total += tl.sum(part * value[:, None], 0)
+        total += tl.sum(_scaled_rows(columns, values, h, h_stride, d, width, e, end), 0)
     tl.store(out + row.to(tl.int64) * out_stride + d, total, mask=wide)
 
 
@@ -66,15 +69,7 @@ def _multiply(
     total = tl.zeros((ENTRIES, WIDTH), tl.float32)
     for start in range(begin, end, ENTRIES):
         e = start + tl.arange(0, ENTRIES)
-        there = e < end
-        column = tl.load(columns + e, mask=there, other=0).to(tl.int64)
-        value = tl.load(values + e, mask=there, other=0.0)
-        part = tl.load(
-            h + column[:, None] * h_stride + d[None, :],
-            mask=there[:, None] & wide[None, :],
-            other=0.0,
-        )
-        total += part.to(tl.float32) * value[:, None]
+        total += _scaled_rows(columns, values, h, h_stride, d, width, e, end)
     row = tl.load(row_of + segment).to(tl.int64)
     sums = tl.sum(total, 0)
     if tl.load(shared + segment) != 0:
