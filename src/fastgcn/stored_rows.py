@@ -20,6 +20,16 @@ def units(width: int, dtype: str) -> int:
     return width * DTYPES[dtype].itemsize // 2
 
 
+def check_range(rows: torch.Tensor, rounded: torch.Tensor) -> None:
+    """Refuse, in one sentence, numbers that float16 does not have."""
+    lost = rounded.dtype == torch.float16 and not bool(torch.isfinite(rounded).all())
+    if lost and bool(torch.isfinite(rows).all()):
+        raise InputError(
+            f"inputs_dtype = 'float16' holds numbers up to 65,504, but ÂX has "
+            f"{float(rows.abs().max()):.3g}; use bfloat16 or float32, or scale the features"
+        )
+
+
 def encoded(rows: FloatArray, dtype: str) -> AnyArray:
     """(k, units) int16: the bits of float32 rows (k, width) in another precision.
 
@@ -27,11 +37,7 @@ def encoded(rows: FloatArray, dtype: str) -> AnyArray:
     [[16256, 16256]]
     """
     tensor = torch.from_numpy(rows).to(DTYPES[dtype])
-    if dtype == "float16" and not bool(torch.isfinite(tensor).all()) and np.isfinite(rows).all():
-        raise InputError(
-            f"inputs_dtype = 'float16' holds numbers up to 65,504, but ÂX has {abs(rows).max():.3g}"
-            "; use bfloat16 or float32, or scale the features"
-        )
+    check_range(torch.from_numpy(rows), tensor)
     bits: AnyArray = tensor.view(torch.int16).numpy()
     return bits
 

@@ -1,5 +1,6 @@
 """Training where the graph is: steps, scores and predictions against the CPU's."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -185,4 +186,14 @@ def test_features_that_do_not_fit_stay_on_the_host(monkeypatch: pytest.MonkeyPat
     assert features_fit(graph, SETTINGS.replace(features="device"), cuda)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1 << 40, 1 << 40))
     assert features_fit(graph, SETTINGS, cuda)
+    assert said[1].startswith("the features are on the device")
     assert not features_fit(graph, SETTINGS.replace(features="host"), cuda)
+
+
+@pytest.mark.parametrize("features", ["device", "host"])
+def test_numbers_that_half_precision_lacks_are_refused(features: str) -> None:
+    graph = communities()
+    large = dataclasses.replace(graph, features=graph.features * 1e6)
+    config = SETTINGS.replace(inputs_dtype="float16", features=features)
+    with pytest.raises(InputError, match="holds numbers up to 65,504"):
+        trainer(large, config)

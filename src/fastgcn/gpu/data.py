@@ -12,9 +12,8 @@ from fastgcn.gpu.matrix import DeviceEdges, DeviceMatrix
 from fastgcn.gpu.upload import aligned, empty_rows, row_stride, upload_rows
 from fastgcn.graph import Graph
 from fastgcn.progress import note
+from fastgcn.stored_rows import DTYPES, check_range
 from fastgcn.training_data import check_trainable, label_tensor
-
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 # Of the device's free memory, what features may take; the rest is for products and blocks.
 _SHARE = 0.7
@@ -69,7 +68,9 @@ def prepare_on_device(graph: Graph, config: TrainConfig, device: torch.device) -
             own = gather(
                 features, nodes, empty_rows(len(nodes), rows.width, features.dtype, device)
             )
-        inputs = aligned(matrix.times(own) if config.precompute else own, dtype)
+        rows_in = matrix.times(own) if config.precompute else own
+        inputs = aligned(rows_in, dtype)
+        check_range(rows_in, inputs)
         beside = aligned(own, dtype) if config.precompute and config.input_skip else None
     else:
         own_rows = FeatureRows(graph.features, config.feature_scaling, _ids(nodes), statistics)
@@ -91,12 +92,11 @@ def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> boo
     trained = len(graph.split.train) if config.inductive else graph.n_nodes
     needed = row_stride(graph.n_features, torch.float32) * 4 * (2 * graph.n_nodes + 2 * trained)
     free = torch.cuda.mem_get_info(device)[0]
+    sizes = f"with ÂX they take {needed / 1e9:.1f} GB, and it has {free / 1e9:.1f} GB free"
     if needed <= _SHARE * free:
+        note(f"the features are on the device: {sizes}")
         return True
-    note(
-        f"the features stay in the host's memory: with ÂX they take {needed / 1e9:.1f} GB, and the "
-        f"device has {free / 1e9:.1f} GB free"
-    )
+    note(f"the features stay in the host's memory, not the device's: {sizes}")
     return False
 
 
@@ -122,5 +122,7 @@ def _on_host(
     for first in range(0, width, step):
         columns = slice(first, min(first + step, width))
         product = matrix.times(x[:, columns].to(matrix.indices.device).contiguous())
-        mixed[:, columns] = product.to(dtype).cpu()
+        rounded = product.to(dtype)
+        check_range(product, rounded)
+        mixed[:, columns] = rounded.cpu()
     return mixed, x if config.input_skip else None

@@ -44,11 +44,10 @@ class DeviceJudge:
             self.inputs = HostRows(graph.features, nodes)
             return
         x = data.features if nodes is None else data.features[nodes]
-        # A network of one layer needs ÂX of the judged rows alone.
         if once:
             self.inputs = x
             return
-        mixing = self.blocks.pop(0)
+        mixing = self.blocks.pop(0)  # in a network of one layer that of the judged rows alone
         mixed = mixing.mix(x)
         own = mixing.own_rows(x)
         self.inputs = torch.cat([mixed, own], 1) if config.input_skip else mixed
