@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from fastgcn.errors import InputError
-from fastgcn.plots.svg import label, line, text_width
+from fastgcn.plots.svg import MARGIN, label, line, text_width
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -109,7 +109,8 @@ def x_axis(scale: Scale, top: float, bottom: float) -> str:
     parts = [line(scale(tick), top, scale(tick), bottom, "fg-grid") for tick in ticks]
     parts.append(line(scale.start, bottom, scale.stop, bottom, "fg-axis"))
     for tick, text in zip(ticks, tick_texts(ticks), strict=True):
-        inside = max(scale(tick), text_width(text) / 2)  # of the paper's left edge
+        # Of the paper's left edge, with room for letters that are wider than they are taken to be.
+        inside = max(scale(tick), text_width(text) / 2 + MARGIN / 2)
         parts.append(label(inside, bottom + 17, text, anchor="middle", style="fg-soft"))
     return "".join(parts)
 
