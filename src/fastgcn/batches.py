@@ -21,7 +21,7 @@ from fastgcn.training_data import TrainingData
 _TOGETHER = 16
 
 # Batches of an epoch up to which drawing them ahead takes longer, in calling up a thread and in
-# waiting for it, than it spares; where they are drawn together.
+# waiting for it, than it spares. All of them are drawn in one call, where the sampler can.
 _FEW_BATCHES = 64
 
 # Bytes of input rows that are read together, where that is less.
@@ -102,7 +102,8 @@ class Feed:
         )
         own = config.batch_size if getattr(sampler, "own_rows", False) else 0
         batch_bytes = 4 * (sum(getattr(sampler, "samples", ())) + own) * model.sizes[0]
-        self.together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(batch_bytes, 1)))
+        most = _FEW_BATCHES if self.quick else _TOGETHER
+        self.together = max(1, min(most, _TOGETHER_BYTES // max(batch_bytes, 1)))
         self.empty_rows = 0.0  # share of rows that met no vertex, in the first batch of an epoch
 
     def shuffled(self) -> Iterator[Tensor]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fastgcn.adjacency import Rows, RowSource, induced_csr
 from fastgcn.config import TrainConfig
@@ -79,23 +80,28 @@ class Judge:
             # Here and not before: standardised features are scaled by figures of the network.
             self._features = feature_rows(model, self._graph.features, self._nodes)
             self._plan(self._features, model)
-        if self._inputs is None:
-            logits = full_forward(
-                model,
-                self._rows,
-                self._features,
-                self._part,
-                needed=self._needed,
-                mixed=self._mixed,
-                room=Room(self._left() // ROW_ARRAYS, self._folder or Path.cwd()),
-            )
-        else:
-            model.eval()
-            small = self._inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
-            with torch.no_grad(), one_thread(small):
-                logits = model(self._blocks, self._inputs)
-            model.train()
-        return measure(model.probabilities(logits).cpu().numpy(), self.labels)
+        inputs = self._inputs
+        small = inputs is not None and inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
+        with torch.no_grad(), one_thread(small):
+            if inputs is None:
+                logits = self._logits_chunk_by_chunk(model)
+            else:
+                logits = _logits(model, self._blocks, inputs)
+            probabilities = model.probabilities(logits)
+        return measure(probabilities.cpu().numpy(), self.labels)
+
+    def _logits_chunk_by_chunk(self, model: GCN) -> Tensor:
+        """What is not kept is read or computed on the way."""
+        assert self._features is not None
+        return full_forward(
+            model,
+            self._rows,
+            self._features,
+            self._part,
+            needed=self._needed,
+            mixed=self._mixed,
+            room=Room(self._left() // ROW_ARRAYS, self._folder or Path.cwd()),
+        )
 
     def _left(self) -> int:
         return max(self._budget.left(), 0)
@@ -151,6 +157,13 @@ class Judge:
         entries = _ENTRY_BYTES * len(self._graph.indices) * len(needed[-1]) // max(self._rows.n, 1)
         if not self._once and entries <= self._left() // ROW_ARRAYS:
             self._rows = _Remembered(self._rows, needed[-1])
+
+
+def _logits(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
+    model.eval()
+    logits: Tensor = model(blocks, inputs)
+    model.train()
+    return logits
 
 
 class _Remembered:

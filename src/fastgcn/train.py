@@ -14,7 +14,6 @@ from fastgcn.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
 from fastgcn.presets import best_preset
 from fastgcn.runs import Checkpoint, Run, RunFolder
-from fastgcn.stopping import best_epoch, should_stop
 from fastgcn.trainer import Trainer
 from fastgcn.training_data import check_trainable
 
@@ -119,7 +118,7 @@ def _train(
         trainer = Trainer(graph, config, folder, team)
         _restore(trainer, folder, team)
         saved = time.monotonic()
-        while len(trainer.history) < config.epochs and not should_stop(trainer.history, config):
+        while trainer.has_more_epochs:
             record = trainer.epoch()
             if folder is not None:
                 folder.append_history(record)
@@ -159,7 +158,7 @@ def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
     if folder is not None:
         folder.save_checkpoint(trainer.checkpoint())
     model.load_state_dict(trainer.best)
-    best = trainer.history[best_epoch(trainer.history)]
+    best = trainer.history[trainer.best_at]
     metrics: dict[str, Any] = {
         "dataset": graph.name,
         "seed": trainer.config.seed,

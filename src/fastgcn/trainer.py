@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from fastgcn.prefetch import ahead
 from fastgcn.runs import Checkpoint, RunFolder, build_model
 from fastgcn.samplers import Block, LayerSampler
 from fastgcn.samplers.history import HistorySampler
-from fastgcn.stopping import best_epoch
+from fastgcn.stopping import best_epoch, is_better, should_stop
 from fastgcn.stored_rows import StoredRows
 from fastgcn.types import FloatArray
 from fastgcn.workshop import Workshop, choose_workshop
@@ -85,7 +85,8 @@ class Trainer:
         self.validate_every = every
         self._small_steps = False  # not known before the first batch
         self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Tensor] = {}
+        self.best: dict[str, Tensor] = {}  # the weights after the epoch at position `best_at`
+        self.best_at = 0
         self.batches = 0
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
@@ -104,6 +105,13 @@ class Trainer:
             {"params": others, "weight_decay": 0.0},
         ]
 
+    @property
+    def has_more_epochs(self) -> bool:
+        done = len(self.history)
+        return done < self.config.epochs and not should_stop(
+            self.history, self.config, self.best_at
+        )
+
     def epoch(self) -> dict[str, Any]:
         """One pass over the training nodes, and the record of it."""
         start = time.perf_counter()
@@ -114,7 +122,7 @@ class Trainer:
         number = len(self.history) + 1
         record = {
             "epoch": number,
-            "train_loss": float(np.average(losses, weights=sizes)),
+            "train_loss": sum(map(mul, losses, sizes)) / sum(sizes),
             "empty_rows": self.feed.empty_rows,
         }
         judged = self.model
@@ -129,7 +137,8 @@ class Trainer:
         spent = self.clock.seconds
         record["seconds_per_batch"] = (spent["sampling"] + spent["compute"]) / self.batches
         self.history.append(record)
-        if best_epoch(self.history) == number - 1:
+        if not self.best or is_better(record, self.history[self.best_at]):
+            self.best_at = number - 1
             self.best = {k: v.detach().clone() for k, v in judged.state_dict().items()}
         return record
 
@@ -239,4 +248,4 @@ class Trainer:
         self.dropout_rng.set_state(checkpoint.tensors["dropout_rng"])
         self.batches = checkpoint.progress["batches"]
         self.clock.seconds |= checkpoint.progress["seconds"]
-        self.history = history
+        self.history, self.best_at = history, best_epoch(history)

@@ -57,9 +57,7 @@ def cross_entropy(logits: FloatArray, labels: IntArray, class_weights: FloatArra
     for i in range(len(labels)):
         row, label = logits[i * width : (i + 1) * width], labels[i]
         share = (class_weights[label] if weighted else 1.0) / total
-        top, low, at_label = row[0], row[0], row[label]
-        for j in range(width):
-            top, low = max(top, row[j]), min(low, row[j])
+        (top, low), at_label = extremes(row), row[label]
         mass = np.float32(0)
         if top == low:  # the many rows that met no vertex
             for j in range(width):
@@ -77,6 +75,15 @@ def cross_entropy(logits: FloatArray, labels: IntArray, class_weights: FloatArra
             row[j] *= scale
         row[label] -= np.float32(share)
     return loss
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def extremes(x: FloatArray) -> tuple[float, float]:
+    """The largest and the smallest of x; by itself, for only so the loop becomes vectors."""
+    top, low = x[0], x[0]
+    for j in range(len(x)):
+        top, low = max(top, x[j]), min(low, x[j])
+    return top, low
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -64,9 +64,11 @@ def scale_rows(
 
 def _shares(indptr: IntArray) -> IntArray:
     """Ranges of rows with about equally many entries, one a thread where that pays."""
-    pieces = torch.get_num_threads() if indptr[-1] >= _WORTH_SHARING else 1
-    inner = np.searchsorted(indptr, np.linspace(0, indptr[-1], pieces + 1)[1:-1])
-    return np.array([0, *inner, len(indptr) - 1])
+    rows = len(indptr) - 1
+    if indptr[-1] < _WORTH_SHARING:
+        return np.array([0, rows])
+    shares = np.linspace(0, indptr[-1], torch.get_num_threads() + 1)[1:-1]
+    return np.array([0, *np.searchsorted(indptr, shares), rows])
 
 
 @njit(cache=True, nogil=True)

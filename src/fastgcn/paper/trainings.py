@@ -16,7 +16,6 @@ from fastgcn.judge import Judge
 from fastgcn.machine import thread_count
 from fastgcn.paper.graphs import graph
 from fastgcn.paper.kept import Kept, Key, Measurement
-from fastgcn.stopping import best_epoch, should_stop
 from fastgcn.train import fit
 from fastgcn.trainer import Trainer
 from fastgcn.types import IntArray
@@ -152,7 +151,7 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
         every = max(1, config.epochs // _CURVE_POINTS)
         curve: dict[str, list[float]] = {"seconds": [], **{part: [] for part in judges}}
         seconds = 0.0
-        while len(trainer.history) < config.epochs and not should_stop(trainer.history, config):
+        while trainer.has_more_epochs:
             judged = trainer.clock.seconds["evaluation"]
             start = time.perf_counter()
             trainer.epoch()
@@ -164,7 +163,7 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
                     curve[part].append(round(judge(trainer.model).accuracy, 4))
         trainer.model.load_state_dict(trainer.best)
         test = Judge(graph, config, graph.split.test, once=True)(trainer.model)
-    best = trainer.history[best_epoch(trainer.history)]
+    best = trainer.history[trainer.best_at]
     return {
         "epochs": len(trainer.history),
         "best_epoch": best["epoch"],
