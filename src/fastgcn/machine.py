@@ -16,7 +16,13 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise InputError(f"device {name} was asked for, but there is no CUDA device here; use cpu")
-    return torch.device(name)
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"device {name} was asked for, but the CUDA devices here are numbered from 0 to "
+            f"{torch.cuda.device_count() - 1}"
+        )
+    return device
 
 
 @contextmanager
@@ -24,7 +30,10 @@ def memory_of_device() -> Iterator[None]:
     """Answer a GPU that has too little memory with what to lower."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        # Also where memory is pinned and kernels are loaded, which have no error of their own.
+        if not isinstance(error, torch.OutOfMemoryError) and "out of memory" not in str(error):
+            raise
         raise InputError(
             "the GPU has too little memory for this; lower batch_size, samples or hidden, or use "
             "--features host, or --device cpu"

@@ -245,7 +245,11 @@ class Trainer:
             layers = range(len(self.sampler.hidden))
             self.sampler.refresh([kept.get(str(layer)) for layer in layers])
         self.rng.set_state(checkpoint.tensors["rng"])
-        self.dropout_rng.set_state(checkpoint.tensors["dropout_rng"])
+        dropout_state = checkpoint.tensors["dropout_rng"]
+        if len(dropout_state) == len(self.dropout_rng.get_state()):
+            self.dropout_rng.set_state(dropout_state)
+        else:  # another kind of device goes on: its generator has no such state
+            self.dropout_rng.manual_seed(self.config.seed + 2 + len(history))
         self.batches = checkpoint.progress["batches"]
         self.clock.seconds |= checkpoint.progress["seconds"]
         self.history, self.best_at = history, best_epoch(history)

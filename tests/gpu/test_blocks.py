@@ -49,14 +49,15 @@ def test_blocks_are_what_the_draws_make_of_the_rows(
 
 
 @pytest.mark.parametrize("draws", list(KINDS))
-def test_vertices_are_those_that_the_points_fall_on(draws: Draws) -> None:
+@pytest.mark.parametrize("before", [7, 1 << 40])
+def test_vertices_are_those_that_the_points_fall_on(draws: Draws, before: int) -> None:
     device = sampler(draws=draws)
     (law,) = device.laws
-    device.sample(batches(K, SIZE, N), torch.tensor([7], device=DEVICE))
+    device.sample(batches(K, SIZE, N), torch.tensor([before], device=DEVICE))
     seed = device.seed * 61
     cumulative = law.cumulative.cpu().numpy()
     for k in range(K):
-        points = reference.points(seed, 7 + k, T, KINDS[draws])
+        points = reference.points(seed, before + k, T, KINDS[draws])
         want = np.searchsorted(cumulative, points * cumulative[-1], side="right")
         np.testing.assert_array_equal(device.draws[0].vertices[k].cpu(), want)
 
@@ -70,10 +71,26 @@ def test_vertices_of_no_chance_are_never_drawn() -> None:
     assert bool(torch.isfinite(room.entries[: int(room.offsets[-1])]).all())
 
 
+def test_hubs_and_draws_that_take_several_chunks() -> None:
+    n, t = 1_500, 1_100
+    dense, large = matrix(n, degree=2.0)
+    device = DeviceSampler(large, [t], size=SIZE, count=K, seed=0)
+    rows = batches(K, SIZE, n)
+    (room,) = device.sample(rows, torch.tensor([3], device=DEVICE))
+    assert len(room.chunk_hits) > 1
+    for k in range(K):
+        drawn = device.draws[0].vertices[k]
+        want = reference.sampled_rows(dense, rows[k], drawn, device.laws[0].q, exact_self=False)
+        found = reference.dense_block(room, k, SIZE, n)
+        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+
+
 def test_rows_without_entries_give_an_empty_block() -> None:
     device = sampler(distribution="ladies")
     rows = torch.full((K, SIZE), 7, dtype=torch.int32, device=DEVICE)
     rows[:, 1:] = -1
+    # The work space holds what was met before them.
+    device.sample(batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE))
     (room,) = device.sample(rows, torch.zeros(1, dtype=torch.int64, device=DEVICE))
     assert int(room.offsets[-1]) == 0
     assert (room.n_sources == 0).all()

@@ -1,39 +1,26 @@
 """Training where the graph is: steps, scores and predictions against the CPU's."""
 
-import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from fastgcn import Graph, TrainConfig, embed, fit, predict
+from fastgcn import Graph, Split, embed, fit, predict
 from fastgcn.errors import InputError
-from fastgcn.gpu import why_not
-from fastgcn.gpu.data import features_fit
+from fastgcn.gpu import why_no_kernels, why_not
 from fastgcn.gpu.forward import apply_to_graph
-from fastgcn.gpu.steps import AutogradSteps, FusedSteps, _Parameters
+from fastgcn.gpu.matrix import DeviceMatrix
 from fastgcn.gpu.workshop import OnDevice
 from fastgcn.judge import Judge
-from fastgcn.machine import memory_of_device
+from fastgcn.machine import choose_device, memory_of_device
+from fastgcn.runs import RunFolder
 from fastgcn.trainer import Trainer
 from fastgcn.workshop import OneProcess, choose_workshop
 from tests.communities import communities
+from tests.gpu.on_device import SETTINGS, place, trainer
 from tests.gpu.small import DEVICE
-
-SETTINGS = TrainConfig(
-    hidden=8, samples=12, batch_size=24, epochs=2, products="float32", device="cpu"
-)
-
-
-def trainer(graph: Graph, config: TrainConfig) -> Trainer:
-    return Trainer(graph, config, None, OnDevice(graph, config, DEVICE))
-
-
-def place(there: Trainer) -> OnDevice:
-    assert isinstance(there.workshop, OnDevice)
-    return there.workshop
-
 
 NETWORKS: list[dict[str, Any]] = [
     {},
@@ -46,6 +33,8 @@ NETWORKS: list[dict[str, Any]] = [
     {"features": "host", "input_skip": True, "evaluation_graph": "joined"},
     {"features": "host", "inputs_dtype": "float16", "inductive": False},
     {"feature_scaling": "standard", "normalization": "row"},
+    {"hidden": (), "batch_size": 1_000},
+    {"inputs_dtype": "bfloat16", "input_skip": True, "batch_size": 1_000},
 ]  # fmt: skip
 
 
@@ -70,25 +59,36 @@ def test_every_network_trains_and_is_judged_as_on_the_cpu(changes: dict[str, Any
     assert test(there.model.to(DEVICE)).scores() == pytest.approx(want.scores(), rel=1e-4)
 
 
-def test_fused_steps_are_those_of_autograd() -> None:
-    graph = communities()
-    kinds = []
-    for kind in (FusedSteps, AutogradSteps):
-        there = trainer(graph, SETTINGS.replace(bias=True))
-        parameters = _Parameters(there.model, there.optimizer)
-        group = place(there).group
-        group.shuffle(0)
-        if kind is FusedSteps:
-            kind(there.model, parameters, place(there).device_data, group, "ieee").run()
-        else:
-            data = place(there).device_data
-            AutogradSteps(there.model, there.loss, parameters, data, group, there.dropout_rng).run()
-        kinds.append((there.model.state_dict(), group.losses.clone(), parameters.steps))
-    (fused, losses, steps), (plain, others, count) = kinds
-    assert steps == count == len(losses.view(-1))
-    torch.testing.assert_close(losses, others, rtol=1e-4, atol=1e-5)
-    for name, value in fused.items():
-        torch.testing.assert_close(value, plain[name], rtol=1e-3, atol=1e-5)
+def without_some_labels(*nodes: int) -> Graph:
+    """Where these are in no part of the split that must have labels."""
+    plain = communities()
+    labels = plain.labels
+    assert labels is not None
+    train = np.setdiff1d(plain.split.train, nodes)
+    known = np.where(np.isin(np.arange(plain.n_nodes), nodes), -1, labels)
+    return communities(labels=known, split=Split(train, plain.split.val, plain.split.test))
+
+
+@pytest.mark.parametrize("changes", [{}, {"dropout": 0.1}, {"class_weight": "balanced"}])
+def test_a_node_without_a_label_can_stand_in_for_no_row(changes: dict[str, Any]) -> None:
+    """Node 0 does where a batch is not full; in transductive training it may have no label."""
+    there = trainer(without_some_labels(0), SETTINGS.replace(inductive=False, **changes))
+    assert there.step is not None
+    group = place(there).group
+    assert group.size * group.n_steps > group.used
+    assert np.isfinite(there.epoch()["train_loss"])
+
+
+def test_nodes_without_labels_are_in_the_graph_that_is_judged_on() -> None:
+    graph = without_some_labels(4, 9, 14)
+    assert np.isin([4, 9, 14], graph.split.test).all()
+    config = SETTINGS.replace(evaluation_graph="joined")
+    there = trainer(graph, config)
+    there.epoch()
+    found = there.workshop.judge("test", once=True)
+    assert found is not None
+    want = Judge(graph, config, graph.split.test)(there.model.cpu())
+    assert found(there.model.to(DEVICE)).scores() == pytest.approx(want.scores(), rel=1e-4)
 
 
 def test_an_epoch_visits_every_node_once() -> None:
@@ -106,14 +106,15 @@ def test_an_epoch_visits_every_node_once() -> None:
     assert sum(group.sizes) == len(seen)
 
 
-def test_a_run_goes_on_from_its_checkpoint() -> None:
-    graph = communities()
-    whole = trainer(graph, SETTINGS)
+@pytest.mark.parametrize("changes", [{}, {"dropout": 0.2, "batch_size": 1_000}])
+def test_a_run_goes_on_from_its_checkpoint(changes: dict[str, Any]) -> None:
+    graph, config = communities(), SETTINGS.replace(**changes)
+    whole = trainer(graph, config)
     whole.epoch()
     kept = whole.checkpoint()
     kept.tensors.update({name: value.clone() for name, value in kept.tensors.items()})
     wanted = whole.epoch()
-    again = trainer(graph, SETTINGS)
+    again = trainer(graph, config)
     again.restore(kept, [whole.history[0]])
     found = again.epoch()
     assert found["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-5)
@@ -144,6 +145,28 @@ def test_rows_of_a_whole_graph(layers: int) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
 
 
+def test_rows_of_all_nodes_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = communities()
+    model = fit(graph, SETTINGS).model.to(DEVICE)
+    every = np.arange(graph.n_nodes)
+    want = apply_to_graph(model, graph, every[::-1].copy(), 2).flip(0)
+    monkeypatch.setattr(DeviceMatrix, "some_rows", lambda *_: pytest.fail("they are"))
+    torch.testing.assert_close(apply_to_graph(model, graph, every, 2), want)
+
+
+def test_kernels_need_triton_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr("fastgcn.gpu.which", {"clang": "/usr/bin/clang"}.get)
+    assert why_no_kernels() is None
+    monkeypatch.setattr("fastgcn.gpu.which", lambda _: None)
+    assert why_no_kernels() == "Triton finds no C compiler here (install gcc or clang, or set CC)"
+    assert why_not(SETTINGS) == why_no_kernels()
+    monkeypatch.setenv("CC", "tcc")
+    assert why_no_kernels() is None
+    monkeypatch.setattr("fastgcn.gpu.find_spec", lambda _: None)
+    assert why_not(SETTINGS) == "there is no Triton here"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -155,7 +178,10 @@ def test_rows_of_a_whole_graph(layers: int) -> None:
         ({"method": "gcn"}, "method = 'gcn'"),
     ],
 )
-def test_what_cannot_be_recorded_is_said(changes: dict[str, Any], reason: str | None) -> None:
+def test_what_cannot_be_recorded_is_said(
+    changes: dict[str, Any], reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastgcn.gpu.why_no_kernels", lambda: None)
     assert why_not(SETTINGS.replace(**changes)) == reason
 
 
@@ -163,6 +189,7 @@ def test_where_training_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     said: list[str] = []
     monkeypatch.setattr("fastgcn.workshop.note", said.append)
     monkeypatch.setattr("fastgcn.workshop.choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("fastgcn.gpu.why_no_kernels", lambda: None)
     graph = communities()
     assert isinstance(choose_workshop(graph, SETTINGS, None), OnDevice)
     assert said == []
@@ -172,28 +199,30 @@ def test_where_training_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_too_little_memory_is_answered_with_what_to_lower() -> None:
-    with pytest.raises(InputError, match="--features host"), memory_of_device():
-        raise torch.OutOfMemoryError
+    for error in (torch.OutOfMemoryError(), RuntimeError("CUDA error: out of memory")):
+        with pytest.raises(InputError, match="--features host"), memory_of_device():
+            raise error
+    with pytest.raises(RuntimeError, match="something else"), memory_of_device():
+        raise RuntimeError("something else")
 
 
-def test_features_that_do_not_fit_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("fastgcn.gpu.data.note", said.append)
-    graph, cuda = communities(), torch.device("cuda")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (10_000, 10_000))
-    assert not features_fit(graph, SETTINGS, cuda)
-    assert said[0].startswith("the features stay in the host's memory")
-    assert features_fit(graph, SETTINGS.replace(features="device"), cuda)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1 << 40, 1 << 40))
-    assert features_fit(graph, SETTINGS, cuda)
-    assert said[1].startswith("the features are on the device")
-    assert not features_fit(graph, SETTINGS.replace(features="host"), cuda)
+def test_a_device_beyond_those_there_are_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert choose_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(InputError, match="cuda:2 was asked for, .* from 0 to 1"):
+        choose_device("cuda:2")
 
 
-@pytest.mark.parametrize("features", ["device", "host"])
-def test_numbers_that_half_precision_lacks_are_refused(features: str) -> None:
+def test_a_run_of_a_gpu_goes_on_where_dropout_has_another_generator(tmp_path: Path) -> None:
+    """A CUDA generator's state is 16 bytes, which the CPU's does not take."""
+    settings = SETTINGS.replace(device="cpu", dropout=0.5, epochs=1)
     graph = communities()
-    large = dataclasses.replace(graph, features=graph.features * 1e6)
-    config = SETTINGS.replace(inputs_dtype="float16", features=features)
-    with pytest.raises(InputError, match="holds numbers up to 65,504"):
-        trainer(large, config)
+    fit(graph, settings, run_dir=tmp_path / "run")
+    folder = RunFolder.open(tmp_path / "run")
+    checkpoint = folder.load_checkpoint()
+    assert checkpoint is not None
+    checkpoint.tensors["dropout_rng"] = torch.zeros(16, dtype=torch.uint8)
+    trainer = Trainer(graph, settings.replace(epochs=2), None)
+    trainer.restore(checkpoint, folder.read_history(1))
+    assert np.isfinite(trainer.epoch()["train_loss"])

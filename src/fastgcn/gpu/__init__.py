@@ -1,14 +1,26 @@
 """Training and inference wholly on a CUDA device: graph, draws, blocks, steps and scores."""
 
+import os
 from importlib.util import find_spec
+from shutil import which
 
 from fastgcn.config import TrainConfig
 
 
-def why_not(config: TrainConfig) -> str | None:
-    """What of these settings cannot be recorded, and so is done step by step; None: nothing."""
+def why_no_kernels() -> str | None:
+    """Why the device's kernels cannot be compiled here; None: they can."""
     if find_spec("triton") is None:
         return "there is no Triton here"
+    # Triton builds its launcher with a C compiler; on Windows it brings one along.
+    if os.name == "posix" and not (os.environ.get("CC") or which("gcc") or which("clang")):
+        return "Triton finds no C compiler here (install gcc or clang, or set CC)"
+    return None
+
+
+def why_not(config: TrainConfig) -> str | None:
+    """What of these settings cannot be recorded, and so is done step by step; None: nothing."""
+    if (reason := why_no_kernels()) is not None:
+        return reason
     for name, value, known in (
         ("method", config.method, ("fastgcn",)),
         ("draws", config.draws, ("independent", "stratified", "systematic")),

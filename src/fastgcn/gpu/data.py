@@ -7,10 +7,13 @@ import torch
 from torch import Tensor
 
 from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows, Statistics, column_statistics
 from fastgcn.gpu.matrix import DeviceEdges, DeviceMatrix
 from fastgcn.gpu.upload import aligned, empty_rows, row_stride, upload_rows
 from fastgcn.graph import Graph
+from fastgcn.memory import shown_bytes
+from fastgcn.memory_plan import Budget
 from fastgcn.progress import note
 from fastgcn.stored_rows import DTYPES, check_range
 from fastgcn.training_data import check_trainable, label_tensor
@@ -26,6 +29,7 @@ class DeviceData:
     Attributes:
         edges: those of the whole graph.
         matrix: Â of the training graph.
+        nodes: (n,) int64, ids of its nodes; None where it is the whole graph.
         features: X (N, F) of the whole graph on the device; None where it stays on the host.
         inputs: (n, F) rows of ÂX, or of X where nothing is precomputed; on the device, or in
             pinned memory of the host.
@@ -36,6 +40,7 @@ class DeviceData:
 
     edges: DeviceEdges
     matrix: DeviceMatrix
+    nodes: Tensor | None
     features: Tensor | None
     inputs: Tensor
     beside: Tensor | None
@@ -51,10 +56,12 @@ def prepare_on_device(graph: Graph, config: TrainConfig, device: torch.device) -
     if config.feature_scaling == "standard":
         statistics = column_statistics(graph.features, graph.split.train)
     edges = DeviceEdges.of(graph.csr, device)
-    train = torch.from_numpy(np.array(graph.split.train, np.int64)).to(device)
+    # A split may be in any order, and rows and columns that are renumbered must be in one.
+    trained = np.sort(graph.split.train)
+    train = torch.from_numpy(trained).to(device)
     matrix = (edges.induced(train) if config.inductive else edges).normalized(config.normalization)
     rows = FeatureRows(graph.features, config.feature_scaling, None, statistics)
-    dtype = DTYPES[config.inputs_dtype]
+    dtype = DTYPES[config.inputs_dtype] if config.precompute else torch.float32
     on_device = features_fit(graph, config, device)
     features = None
     nodes = train if config.inductive else None
@@ -71,15 +78,27 @@ def prepare_on_device(graph: Graph, config: TrainConfig, device: torch.device) -
         rows_in = matrix.times(own) if config.precompute else own
         inputs = aligned(rows_in, dtype)
         check_range(rows_in, inputs)
-        beside = aligned(own, dtype) if config.precompute and config.input_skip else None
+        beside = None
+        if config.precompute and config.input_skip:
+            beside = aligned(own, dtype)
+            check_range(own, beside)
     else:
-        own_rows = FeatureRows(graph.features, config.feature_scaling, _ids(nodes), statistics)
+        ids = None if nodes is None else trained
+        own_rows = FeatureRows(graph.features, config.feature_scaling, ids, statistics)
         inputs, beside = _on_host(matrix, own_rows, config, dtype)
     assert graph.labels is not None
-    labels = label_tensor(graph.labels if nodes is None else graph.labels[graph.split.train])
+    labels = label_tensor(graph.labels if nodes is None else graph.labels[trained])
     batch_nodes = torch.arange(matrix.n, device=device) if nodes is not None else train
     return DeviceData(
-        edges, matrix, features, inputs, beside, batch_nodes.int(), labels.to(device), statistics
+        edges,
+        matrix,
+        nodes,
+        features,
+        inputs,
+        beside,
+        batch_nodes.int(),
+        labels.to(device),
+        statistics,
     )
 
 
@@ -100,10 +119,6 @@ def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> boo
     return False
 
 
-def _ids(nodes: Tensor | None) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
-    return None if nodes is None else nodes.cpu().numpy()
-
-
 # Bytes of X that are on the device at once, where it stays on the host.
 _COLUMN_BYTES = 1 << 30
 
@@ -113,6 +128,8 @@ def _on_host(
 ) -> tuple[Tensor, Tensor | None]:
     """ÂX and X in pinned memory, which kernels read row by row; ÂX some columns at a time."""
     n, width = rows.n, rows.width
+    kept = [torch.float32, dtype] if config.precompute else [torch.float32]
+    _check_memory(sum(n * row_stride(width, each) * each.itemsize for each in kept), config)
     x = empty_rows(n, width, torch.float32, None)
     upload_rows(rows, x)
     if not config.precompute:
@@ -126,3 +143,14 @@ def _on_host(
         check_range(product, rounded)
         mixed[:, columns] = rounded.cpu()
     return mixed, x if config.input_skip else None
+
+
+def _check_memory(needed: int, config: TrainConfig) -> None:
+    """Refuse to hold more on the host than was asked for."""
+    asked = Budget.of(config.memory).asked
+    if asked is not None and needed > asked:
+        raise InputError(
+            f"memory = {shown_bytes(asked)} is not enough for the features, which take "
+            f"{shown_bytes(needed)} of the host's memory where they are not on the GPU; allow that "
+            "much, or use --device cpu, which can keep them on disk"
+        )

@@ -47,16 +47,22 @@ class HostRows:
 
 @torch.no_grad()
 def forward(
-    model: GCN, blocks: Sequence[WholeBlock], x: "Tensor | HostRows", layers: int | None = None
+    model: GCN,
+    blocks: Sequence[WholeBlock],
+    x: "Tensor | HostRows",
+    layers: int | None = None,
+    *,
+    first: int = 0,
 ) -> Tensor:
-    """H of so many layers, all of them by default, of the last block's rows."""
+    """H of so many layers, all of them by default, of the last block's rows; x is H(first)."""
     stop = len(model.layers) if layers is None else layers
     known = cast(Sequence[Block], blocks)  # the network asks no more of them
     was_training = model.training
     model.eval()
     try:
         if isinstance(x, Tensor):
-            return model.onward(x, known, 0, stop)
+            return model.onward(x, known, first, stop)
+        assert first == 0
         return model.onward(_first_layer(model, blocks[0], x), known[1:], 1, stop)
     finally:
         model.train(was_training)
@@ -82,7 +88,15 @@ def fits(graph: Graph, model: GCN, device: torch.device) -> bool:
 
 def apply_to_graph(model: GCN, graph: Graph, nodes: IntArray, layers: int) -> Tensor:
     """(len(nodes), d): H^(layers) of `nodes`, all rows of the graph going through the network."""
-    device = next(model.parameters()).device
+    weight = next(model.parameters())
+    # Kernels are launched where torch has its current device.
+    with torch.cuda.device_of(weight):  # type: ignore[no-untyped-call]
+        return _rows_of(model, graph, nodes, layers, weight.device)
+
+
+def _rows_of(
+    model: GCN, graph: Graph, nodes: IntArray, layers: int, device: torch.device
+) -> Tensor:
     rows = FeatureRows(graph.features, model.feature_scaling, None, model.feature_statistics)
     x = empty_rows(rows.n, rows.width, torch.float32, device)
     upload_rows(rows, x)
@@ -90,5 +104,8 @@ def apply_to_graph(model: GCN, graph: Graph, nodes: IntArray, layers: int) -> Te
     if layers == 0:
         return x[ids]
     matrix = DeviceEdges.of(graph.csr, device).normalized(cast(Any, model.normalization))
-    blocks = [*[WholeBlock.of(matrix)] * (layers - 1), WholeBlock.of(matrix, ids)]
-    return forward(model, blocks, x, layers)
+    whole = WholeBlock.of(matrix)
+    # All rows are not copied: they would be several times the edges.
+    all_of_them = np.array_equal(nodes, np.arange(graph.n_nodes))
+    last = whole if all_of_them else WholeBlock.of(matrix, ids)
+    return forward(model, [*[whole] * (layers - 1), last], x, layers)

@@ -80,7 +80,8 @@ class Group:
         """The next group's rows, labels, weights and blocks."""
         self.rows.copy_(self.order.index_select(0, self.at)[0])
         there = self.rows >= 0
-        self.labels.copy_(self.data.labels[self.rows.clamp(min=0)])
+        # Where there is no row, node 0 stands in, with weight zero and perhaps without a label.
+        self.labels.copy_(self.data.labels[self.rows.clamp(min=0)]).clamp_(min=0)
         weights = self._class_weights() * there
         torch.div(weights, weights.sum(1, keepdim=True).clamp(min=1e-30), out=self.row_weights)
         self.active.copy_(there.any(1))

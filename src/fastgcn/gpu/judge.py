@@ -23,6 +23,7 @@ class DeviceJudge:
     ) -> None:
         device = data.edges.indptr.device
         assert graph.labels is not None
+        joined = np.union1d(graph.split.train, part)
         if graph.labels.ndim == 1:
             part = part[graph.labels[part] >= 0]
         ids = torch.from_numpy(np.array(part, np.int64)).to(device)
@@ -31,8 +32,7 @@ class DeviceJudge:
         nodes: Tensor | None = None
         edges = data.edges
         if config.evaluation_graph == "joined" and config.inductive:
-            both = np.union1d(graph.split.train, part)
-            nodes = torch.from_numpy(both).to(device)
+            nodes = torch.from_numpy(joined).to(device)
             edges = edges.induced(nodes)
             ids = torch.searchsorted(nodes, ids)
         matrix = edges.normalized(config.normalization)

@@ -23,16 +23,15 @@ class Replay:
         self.play = work
         if device.type != "cuda":
             return
-        saved = [part.clone() for part in state]
         seeds = [generator.get_state() for generator in generators]
+        here = torch.cuda.current_stream(device)
         aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(aside):
-            for _ in range(2):
-                work()
-        torch.cuda.current_stream(device).wait_stream(aside)
-        for part, before in zip(state, saved, strict=True):
-            part.copy_(before)
+        aside.wait_stream(here)
+        try:
+            with torch.cuda.stream(aside):
+                try_out(work, state)
+        finally:
+            here.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         for generator, seed in zip(generators, seeds, strict=True):
             generator.set_state(seed)
@@ -40,3 +39,15 @@ class Replay:
         with torch.cuda.graph(graph):
             work()
         self.play = graph.replay
+
+
+def try_out(work: Callable[[], None], state: Sequence[Tensor], times: int = 2) -> None:
+    """Do the work so many times, each time from the same state, and leave that as it was.
+
+    A second time from where the first had ended could be beyond the end of what there is to do.
+    """
+    saved = [part.clone() for part in state]
+    for _ in range(times):
+        work()
+        for part, before in zip(state, saved, strict=True):
+            part.copy_(before)

@@ -18,7 +18,7 @@ from fastgcn.kernels.gpu.draw import (
     draw_vertices,
     forget,
 )
-from fastgcn.kernels.gpu.scan import Room, cut_blocks
+from fastgcn.kernels.gpu.scan import CHUNK, Room, cut_blocks
 
 KINDS: dict[Draws, int] = {
     "independent": INDEPENDENT,
@@ -103,9 +103,10 @@ class DeviceSampler:
 
     def _together(self) -> int:
         """How many batches there is room for."""
-        bytes_each = 4 * self.matrix.n + sum(
-            8 * self._capacity(layer)[0] + 20 * t for layer, t in enumerate(self.samples)
-        )
+        bytes_each = 4 * self.matrix.n
+        for layer, t in enumerate(self.samples):
+            capacity, looked_at = self._capacity(layer)
+            bytes_each += 8 * capacity + 20 * t + 4 * (looked_at // CHUNK)
         return max(1, _ROOM_BYTES // bytes_each)
 
     def _room(self, layer: int, count: int) -> Room:

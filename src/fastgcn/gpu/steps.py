@@ -10,14 +10,14 @@ from fastgcn.adam import Adam
 from fastgcn.gpu.block import GroupBlock
 from fastgcn.gpu.data import DeviceData
 from fastgcn.gpu.group import Group
+from fastgcn.gpu.parameters import DeviceParameters
 from fastgcn.gpu.replay import Replay
+from fastgcn.kernels.gpu.adam import adam
 from fastgcn.kernels.gpu.mix import gather
-from fastgcn.kernels.gpu.plain_step import Parameter, PlainStep, adam
+from fastgcn.kernels.gpu.plain_step import OutOfResources, PlainStep, has_room
 from fastgcn.models import GCN
+from fastgcn.progress import note
 from fastgcn.samplers.block import Block
-
-# Widths up to which a tile of the fused step holds a whole row.
-_WIDEST = 512
 
 
 class EpochSteps(Protocol):
@@ -36,60 +36,43 @@ def make_steps(
     *,
     tf32: bool,
 ) -> EpochSteps:
-    """Three kernels a step for the paper's network of two layers, else autograd."""
+    """Three kernels a step for the paper's network of two layers, else autograd.
+
+    Kernels that the device has no room for are refused when they are first wanted, before anything
+    has moved.
+    """
     fused = (
         model.plain
         and isinstance(loss, nn.CrossEntropyLoss)
         and len(model.layers) == 2
         and len(group.sampler.samples) == 1
-        and max(model.sizes[1:]) <= _WIDEST
+        and has_room(*model.sizes[1:])
     )
-    parameters = _Parameters(model, optimizer)
+    parameters = DeviceParameters(model, optimizer)
     # Counted from what the optimiser has done before, if this run is continued.
     group.steps.fill_(parameters.steps)
-    if fused:
-        return FusedSteps(model, parameters, data, group, "tf32" if tf32 else "ieee")
+    precision = "tf32" if tf32 else "ieee"
+    for frugal in (False, True) if fused else ():
+        try:
+            return FusedSteps(model, parameters, data, group, precision, frugal=frugal)
+        except OutOfResources:
+            if frugal:
+                note("this GPU has no room for the kernels of a step: autograd takes them")
     return AutogradSteps(model, loss, parameters, data, group, rng)
-
-
-class _Parameters:
-    """The network's parameters and their moments, where the device's kernels find them."""
-
-    def __init__(self, model: GCN, optimizer: Adam) -> None:
-        self.rate, self.optimizer = optimizer.learning_rate, optimizer
-        self.tensors = list(model.parameters())
-        decays = {
-            id(p): float(group["weight_decay"])
-            for group in optimizer.param_groups
-            for p in group["params"]
-        }
-        states = [optimizer.state_of(p) for p in self.tensors]
-        self.known = {
-            id(p): Parameter(p.detach(), state["exp_avg"], state["exp_avg_sq"], decays[id(p)])
-            for p, state in zip(self.tensors, states, strict=True)
-        }
-        self.steps = int(states[0]["step"])
-
-    def __call__(self, tensor: Tensor | None) -> Parameter | None:
-        return None if tensor is None else self.known[id(tensor)]
-
-    @property
-    def memory(self) -> list[Tensor]:
-        """All that a step changes."""
-        return [part for known in self.known.values() for part in known.parts]
-
-    def count(self, steps: int) -> None:
-        """Tell the optimiser how many steps were taken."""
-        self.steps += steps
-        for tensor in self.tensors:
-            self.optimizer.state_of(tensor)["step"].fill_(self.steps)
 
 
 class FusedSteps:
     """K batches drawn and K steps taken in one recording."""
 
     def __init__(
-        self, model: GCN, parameters: _Parameters, data: DeviceData, group: Group, precision: str
+        self,
+        model: GCN,
+        parameters: DeviceParameters,
+        data: DeviceData,
+        group: Group,
+        precision: str,
+        *,
+        frugal: bool = False,
     ) -> None:
         self.group, self.parameters = group, parameters
         first, second = model.convolutions
@@ -104,6 +87,7 @@ class FusedSteps:
             room.sources.shape[1],
             parameters.rate,
             precision=precision,
+            frugal=frugal,
         )
         device = group.order.device
         self.losses = torch.zeros((group.count, self.step.tiles), device=device)
@@ -136,7 +120,7 @@ class AutogradSteps:
         self,
         model: GCN,
         loss: nn.Module,
-        parameters: _Parameters,
+        parameters: DeviceParameters,
         data: DeviceData,
         group: Group,
         rng: Generator,

@@ -8,8 +8,10 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows
 from fastgcn.mapped import forget
+from fastgcn.memory import shown_bytes
 from fastgcn.progress import progress
 from fastgcn.types import AnyArray, FloatArray
 
@@ -29,9 +31,17 @@ def row_stride(width: int, dtype: torch.dtype) -> int:
 
 def empty_rows(n: int, width: int, dtype: torch.dtype, device: torch.device | None) -> Tensor:
     """(n, width), rows aligned; pinned on the host if `device` is None."""
-    stride = row_stride(width, dtype)
-    pin = device is None and torch.cuda.is_available()
-    return torch.empty((n, stride), dtype=dtype, device=device, pin_memory=pin)[:, :width]
+    shape = n, row_stride(width, dtype)
+    if device is not None:
+        return torch.empty(shape, dtype=dtype, device=device)[:, :width]
+    try:
+        pinned = torch.empty(shape, dtype=dtype, pin_memory=torch.cuda.is_available())
+    except RuntimeError as error:  # of the host, for which torch has no error of its own
+        raise InputError(
+            f"the host has no {shown_bytes(n * shape[1] * dtype.itemsize)} of memory to pin for "
+            "features that are not on the GPU; use --device cpu, which can keep them on disk"
+        ) from error
+    return pinned[:, :width]
 
 
 def aligned(rows: Tensor, dtype: torch.dtype) -> Tensor:

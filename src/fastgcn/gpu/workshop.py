@@ -2,7 +2,7 @@
 
 from collections.abc import Generator as Generates
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,11 +10,11 @@ from torch import Generator, Tensor, nn
 
 from fastgcn.adam import Adam
 from fastgcn.config import TrainConfig
-from fastgcn.gpu.block import WholeBlock
 from fastgcn.gpu.data import DeviceData, prepare_on_device
-from fastgcn.gpu.forward import forward
+from fastgcn.gpu.forward import HostRows
 from fastgcn.gpu.group import Group
 from fastgcn.gpu.judge import DeviceJudge
+from fastgcn.gpu.row_norms import row_norms
 from fastgcn.gpu.steps import EpochSteps, make_steps
 from fastgcn.graph import Graph
 from fastgcn.losses import loss_for
@@ -79,6 +79,10 @@ class DeviceStep:
             )
         return self._steps
 
+    def forget(self) -> None:
+        """Let go of what was recorded, and of the memory that it works in."""
+        self._steps = None
+
 
 class OnDevice:
     """A graph on a device, as a `workshop.Workshop`, whose data, feed and step are its own.
@@ -101,6 +105,9 @@ class OnDevice:
         return self._device
 
     def data(self) -> Any:
+        if self._device.index is not None:
+            # Kernels are launched, and graphs recorded, where torch has its current device.
+            torch.cuda.set_device(self._device)
         self.device_data = prepare_on_device(self.graph, self.config, self._device)
         return self.device_data
 
@@ -134,7 +141,17 @@ class OnDevice:
         nodes = getattr(self.graph.split, part)
         if not nodes.size:
             return None
+        if once:
+            self._forget_training()
         return DeviceJudge(self.graph, self.config, self.device_data, nodes, once=once)
+
+    def _forget_training(self) -> None:
+        """What only steps work on: together with what a test takes, it would be the run's peak."""
+        self.epochs.forget()
+        for name in ("group", "_feed"):
+            self.__dict__.pop(name, None)
+        nothing = torch.empty(0, device=self._device)
+        self.device_data = replace(self.device_data, inputs=nothing, beside=None)
 
     def validation_interval(self, data: Any, widths: Sequence[int]) -> int:
         """Every epoch: on the device a validation takes less than one."""
@@ -145,22 +162,10 @@ class OnDevice:
         del dropout_rng
         self._feed.epoch = epoch
         if self.config.distribution == "optimal":
-            self.group.sampler.set_row_norms(self._row_norms())
-
-    @torch.no_grad()
-    def _row_norms(self) -> list[Tensor]:
-        """|x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
-        model, data = self._model, self.device_data
-        x = data.inputs.to(self._device).float()
-        if data.beside is not None:
-            x = torch.cat([x, data.beside.to(self._device).float()], 1)
-        whole = WholeBlock.of(data.matrix)
-        norms = []
-        bare = int(self.config.precompute)
-        for number in range(bare, self.config.layers):
-            h = x if number == 0 else forward(model, [whole] * (number - bare), x, number)
-            norms.append((h @ model.convolutions[number].weight).norm(dim=1))
-        return norms
+            data = self.device_data
+            features = HostRows(self.graph.features, data.nodes)
+            norms = row_norms(self._model, self.config, data, features)
+            self.group.sampler.set_row_norms(norms)
 
     def facts(self) -> dict[str, Any]:
         """Which GPU it was."""

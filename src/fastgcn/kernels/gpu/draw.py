@@ -23,7 +23,9 @@ _BLOCK = 256
 @triton.jit
 def _uniform(seed, counter):
     """float64 in [0, 1) with 53 random bits, for each counter (int64): Philox, without state."""
-    high, low, _, _ = tl.randint4x(seed, counter)
+    # Not by `randint4x`, which takes counters of 64 bits for another generator in some versions.
+    first, second = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    high, low, _, _ = tl.philox(seed, first, second, first * 0, first * 0)
     bits = (high.to(tl.uint64) << 21) | (low.to(tl.uint64) >> 11)
     return bits.to(tl.float64) * (1.0 / 9007199254740992.0)
 
@@ -54,12 +56,14 @@ def _first_above(sums, target, low, high):
 
 
 @triton.jit
-def _enter(drawn, counts, met, place, vertex, j, t, n, inside):
+def _enter(drawn, counts, met, place, vertex, j, t, n, found):
+    """Note what each draw j < t came up with, where anything was `found`."""
     k = tl.program_id(0).to(tl.int64)
+    inside = j < t
     tl.store(drawn + k * t + j, vertex, mask=inside)
     tl.store(counts + k * t + j, 0, mask=inside)
     tl.store(met + k * t + j, 0, mask=inside)
-    tl.atomic_min(place + k * n + vertex, j, mask=inside)
+    tl.atomic_min(place + k * n + vertex, j, mask=inside & found)
 
 
 @triton.jit
@@ -68,12 +72,11 @@ def _draw_vertices(
     KIND: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = j < t
     point = _points(steps, seed, j, t, KIND)
     slot = tl.minimum((point * slots).to(tl.int32), slots - 1)
     low, high = tl.load(guide + slot), tl.load(guide + slot + 1)
     vertex = _first_above(cumulative, point * tl.load(cumulative + n - 1), low, high)
-    _enter(drawn, counts, met, place, vertex, j, t, n, inside)
+    _enter(drawn, counts, met, place, vertex, j, t, n, j < t)
 
 
 @triton.jit
@@ -83,7 +86,6 @@ def _draw_entries(
 ):  # fmt: skip
     k = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = j < t
     sums = row_sums + k * size
     total = tl.load(sums + size - 1)
     target = _points(steps, seed, j, t, KIND) * total
@@ -96,9 +98,9 @@ def _draw_entries(
     last = tl.maximum(end - 1, begin)
     entry = _first_above(entry_sums, offset + (target - before), begin, last)
     # Where no row of a batch has an entry, nothing can be drawn, and no entry will be met.
-    inside &= target * 0 + total > 0
-    vertex = tl.load(indices + entry, mask=inside, other=0)
-    _enter(drawn, counts, met, place, vertex, j, t, n, inside)
+    found = target * 0 + total > 0
+    vertex = tl.load(indices + entry, mask=found & (j < t), other=0)
+    _enter(drawn, counts, met, place, vertex, j, t, n, found)
 
 
 @triton.jit
@@ -179,7 +181,6 @@ def draw_entries(
     """
     (indptr, indices, entry_sums), (drawn, counts, met) = matrix, draws
     t, size = drawn.shape[1], rows.shape[1]
-    drawn.zero_()
     _draw_entries[_grid(drawn)](
         row_sums, rows, indptr, indices, entry_sums, steps, seed, drawn, counts, met, place,
         place.shape[1], size, t, KIND=kind, BLOCK=_BLOCK,

@@ -47,7 +47,7 @@ def _unmix_rows(
     offsets, columns, values, gradient, g_stride, out, out_stride, current, rows, width,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0)
+    row = tl.program_id(0).to(tl.int64)
     first = offsets + tl.load(current) * rows
     d = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = d < width

@@ -31,7 +31,7 @@ def measure_device_products(*, data: str, rounds: int) -> Record:
     edges = DeviceEdges.of(graph.csr, device)
     x = empty_rows(graph.n_nodes, graph.n_features, torch.float32, device)
     upload_rows(FeatureRows(graph.features), x)
-    train = torch.from_numpy(np.array(graph.split.train, np.int64)).to(device)
+    train = torch.from_numpy(np.sort(graph.split.train)).to(device)
     trained = edges.induced(train).normalized(config.normalization)
     own = empty_rows(len(train), graph.n_features, torch.float32, device)
     own.copy_(x[train])

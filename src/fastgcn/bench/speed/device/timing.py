@@ -6,11 +6,14 @@ import numpy as np
 import torch
 
 from fastgcn.errors import InputError
+from fastgcn.gpu import why_no_kernels
 
 
 def cuda() -> torch.device:
     if not torch.cuda.is_available():
         raise InputError("--device cuda measures on a CUDA device, and there is none here")
+    if (reason := why_no_kernels()) is not None:
+        raise InputError(f"--device cuda measures kernels in Triton, and {reason}")
     return torch.device("cuda")
 
 
