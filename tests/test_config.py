@@ -46,12 +46,17 @@ BAD_VALUES = [
     ("fanouts", "10,25", "fanouts must be a whole number or a list of them, got '10,25'"),
     ("precompute", "yes", "precompute must be true or false, got 'yes'"),
     ("samples", 0, "samples must be at least 1, got 0"),
-    ("samples", (10, 10), "samples must be one number or 1, one for each sampled layer"),
+    (
+        "samples",
+        (10, 10),
+        "samples must be one number, or one for each sampled layer from the input up, 1 here",
+    ),
     ("samples", True, "samples must be a whole number, a list of them or 'auto', got True"),
     ("samples", "many", "samples must be a whole number, a list of them or 'auto', got 'many'"),
     ("target_error", 0, "target_error must be above 0, got 0"),
     ("distribution", "importanse", "did you mean 'importance'?"),
     ("power", -1, "power must be at least 0, got -1"),
+    ("power", 400, "power must be at most 16, got 400"),
     ("power", 2, "power is for distribution = 'flat' or 'ladies'; leave it out with distribution "),
     ("power", "two", "power must be a finite number, got 'two'"),
     ("draws", "poison", "got 'poison'; did you mean 'poisson'?"),
@@ -111,6 +116,10 @@ def test_every_field_has_a_bad_value_in_the_list_above() -> None:
         (
             {"jumping": "max", "hidden": (8, 4)},
             "needs them of one width, got hidden = [8, 4]",
+        ),
+        (
+            {"method": "gcn", "history": True},
+            "history = true is for method = 'fastgcn', got 'gcn'",
         ),
         (
             {"distribution": "optimal", "history": True},

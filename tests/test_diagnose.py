@@ -4,14 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import fastgcn
 from fastgcn import TrainConfig
 from fastgcn.diagnose import Diagnosis, diagnose, diagnosis_page
 from fastgcn.diagnose.advice import Advice, Offer
+from fastgcn.diagnose.session import Session
 from fastgcn.diagnose.tables import as_data, member_table, size_tables
 from fastgcn.errors import InputError
+from fastgcn.samplers.choose import layer_sampler
 from tests.browser import DESKTOP, PHONE, check_page, chromium
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick
@@ -57,6 +61,40 @@ def test_advice_reaches_its_target(found: Diagnosis) -> None:
     assert found.advice[0].offer.cost < found.advice[1].offer.cost  # type: ignore[union-attr]
 
 
+def test_advice_for_lower_layers_is_for_the_rows_that_it_draws_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """t = 4 at the top, as the settings have it, leaves other rows below than the advice does, and
+    `ladies` draws by rows. To a twentieth: noise of 300 batches."""
+    monkeypatch.setattr(Session, "seconds", lambda _, member, __: member.distribution != "ladies")
+    config = quick(hidden=(8, 8), samples=4)
+    (advice,) = diagnose(GRAPH, config, targets=[0.4]).advice
+    offer = advice.offer
+    assert offer is not None
+    assert offer.member.distribution == "ladies"
+    network = Session(GRAPH, config, None).network
+    adjacency = network.data.adjacency
+    sampler = layer_sampler(offer.member, adjacency, offer.samples, own_rows=False)
+    inputs = [network.rows(layer, np.arange(adjacency.n)) for layer in (0, 1)]
+    squares, totals = np.zeros(2), np.zeros(2)
+    rng = torch.Generator().manual_seed(7)
+    for _ in range(300):
+        batch = torch.randperm(adjacency.n, generator=rng)[: config.batch_size]
+        for layer, block in enumerate(sampler.sample(batch, rng)):
+            exact = adjacency.to_scipy()[block.dst.numpy()] @ inputs[layer]
+            estimate = block.adj.to_dense().numpy() @ inputs[layer][block.src.numpy()]
+            squares[layer] += np.square(estimate - exact).sum()
+            totals[layer] += np.square(exact).sum()
+    np.testing.assert_allclose(np.sqrt(squares / totals), offer.errors, rtol=0.05)
+
+
+def test_steps_are_timed_with_whole_batches() -> None:
+    """72 training nodes are four batches of 16 and one of 8."""
+    session = Session(GRAPH, quick(), None)
+    assert [len(batch) for batch in session.batches] == [16, 16, 16, 16, 8]
+    assert [len(batch) for batch in session._timer.batches] == [16] * 4
+
+
 OFFER = Offer(TrainConfig(distribution="ladies", self_term="exact"), (1730,), (0.1,))
 
 
@@ -96,7 +134,7 @@ def test_tables_and_data_say_the_same(found: Diagnosis) -> None:
     data = json.loads(json.dumps(as_data(found), allow_nan=False))
     assert len(data["members"]) == len(member_table(found).rows) == 80
     assert sum(len(table.rows) for table in size_tables(found)) == len(data["curves"])
-    assert "closed forms are exact" in member_table(found).caption
+    assert "closed forms of the top layer are exact" in member_table(found).caption
     best = min(data["members"], key=lambda m: (-m["layer"], m.get("closed", m["drawn"])))
     assert best["distribution"] in member_table(found).rows[0][0]
     assert [advice["sentence"] for advice in data["advice"]] == [a.sentence for a in found.advice]
@@ -124,8 +162,19 @@ def test_any_graph_and_network(settings: dict[str, Any]) -> None:
     graph = communities(**settings)
     config = quick(inductive=inductive, precompute=False, skip=True, norm="batch", dropout=0.5)
     found = diagnose(graph, config, targets=[1.0])
-    assert found.nodes == (36 if inductive else 60)
+    assert (found.nodes, found.training_nodes) == (36 if inductive else 60, 36)
+    assert "Over all 36 training nodes, in 3 batches" in member_table(found).caption
     assert [m.layer for m in found.members][:2] == [1, 2]
+
+
+def test_one_batch_of_one_layer_without_its_history() -> None:
+    found = diagnose(GRAPH, quick(history=True, batch_size=72, samples=20), targets=[1.0])
+    caption = member_table(found).caption
+    assert "Over all 72 training nodes, in one batch: closed forms are exact" in caption
+    assert "The settings' history is left out" in caption
+    assert as_data(found)["without_history"]
+    plain = diagnose(GRAPH, quick(batch_size=72, samples=20), targets=[1.0])
+    assert "history" not in member_table(plain).caption
 
 
 def test_a_trained_network_has_errors_of_its_own() -> None:

@@ -13,8 +13,9 @@ _WARM_UP = 2
 class WeightAverage:
     """A network with W̄ = β·W̄ + (1 − β)·W after each epoch, W the weights that are trained.
 
-    β = min(`share`, k / (k + 2)) after k epochs, so that the random weights of the beginning are
-    soon forgotten. Running figures of batch norms are averaged alike. Training never sees W̄.
+    β = 0 after the first epoch and min(`share`, k / (k + 2)) after k, so that the random weights
+    of the beginning are no part of it and those of the first epochs are soon forgotten. Running
+    figures of batch norms are averaged alike. Training never sees W̄.
     """
 
     def __init__(self, model: GCN, share: float) -> None:

@@ -27,6 +27,9 @@ Products = Literal["tf32", "float32"]
 # What `power` is where none is given: the authors' program's q, and LADIES as published.
 OWN_POWERS: dict[Distribution, float] = {"flat": 1.0, "ladies": 2.0}
 
+# Small entries of Â to a larger power are too small for a number, and would never be drawn.
+LARGEST_POWER = 16
+
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
 
@@ -150,13 +153,15 @@ class TrainConfig:
                 "distribution = 'optimal' is for hidden rows, and history = true samples only "
                 "their changes; choose one of the two"
             )
+        if self.history and self.method != "fastgcn":
+            raise InputError(f"history = true is for method = 'fastgcn', got {self.method!r}")
         if self.samples != "auto":
             for size in (self.samples,) if isinstance(self.samples, int) else self.samples:
                 at_least("samples", size, 1)
         if isinstance(self.samples, tuple) and len(self.samples) != self.sampled_layers:
             raise InputError(
-                f"samples must be one number or {self.sampled_layers}, one for each sampled layer "
-                f"from the input up, got {len(self.samples)}"
+                "samples must be one number, or one for each sampled layer from the input up, "
+                f"{self.sampled_layers} here, got {len(self.samples)}"
             )
         require(isinstance(self.fanouts, tuple), "fanouts", "a list of numbers", self.fanouts)
         for size in self.fanouts:
@@ -172,6 +177,8 @@ class TrainConfig:
         if self.power is None:
             return
         at_least("power", self.power, 0)
+        if self.power > LARGEST_POWER:
+            raise InputError(f"power must be at most {LARGEST_POWER}, got {self.power:g}")
         own = OWN_POWERS.get(self.distribution, 1.0)  # 1: what settings without one used to have
         if self.power == own:
             object.__setattr__(self, "power", None)

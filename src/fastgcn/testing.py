@@ -25,6 +25,7 @@ Traceback (most recent call last):
 AssertionError: one layer is biased: row 0, column 0 is 0.17... on average and should be 0.33...
 """
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,6 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastgcn import checks
 from fastgcn.adjacency import Adjacency, normalize
 from fastgcn.errors import InputError
 from fastgcn.graph import Graph
@@ -82,12 +84,15 @@ class Checked:
     Attributes:
         exact: whether every outcome was run; otherwise means are over repetitions.
         layers: how many blocks a batch has.
+        unseen_bias: how far the mean of any entry of mix(h), one layer, could be off at the most
+            without being noticed; rounding alone where `exact`.
         row_error: E Σ_v ‖y(v) − e(v)‖² over the batch's rows, one layer.
         sources: the mean number of vertices in `src` of the top block.
     """
 
     exact: bool
     layers: int
+    unseen_bias: float
     row_error: float
     sources: float
 
@@ -108,11 +113,12 @@ def check_sampler(
 ) -> Checked:
     """Raise AssertionError, with a sentence, if a sampler breaks what training relies on.
 
-    * Blocks: `blocks[-1].dst` is the batch, each block's `src` is the `dst` of the one below,
-      ids are distinct and in range, shapes fit, entries are finite, and with `own_rows` each
-      `src` begins with `dst`.
-    * One generator state gives one list of blocks, from this sampler or a new one, and torch's
-      and numpy's global generators are left alone.
+    * Blocks: `blocks[-1].dst` is the batch, in its order, each block's `src` is the `dst` of the
+      one below, ids are distinct and in range, shapes fit, entries are finite, and with
+      `own_rows` each `src` begins with `dst`. So it is for a batch the other way round, too, and
+      for a single node.
+    * One generator state gives one list of blocks, from this sampler or a new one, and the
+      global generators of torch, numpy and Python are left alone.
     * Unbiased: E[mix(h)] = Âh for the top block, and Â···Âh through all blocks, for rows
       h (n, d), the identity by default. `mean` (n, n) stands in for Â where a sampler
       estimates something else.
@@ -121,18 +127,29 @@ def check_sampler(
 
     With `outcomes`, all of them are run and expectations are exact but for rounding. Otherwise
     they are means over `repetitions`, and a right sampler is refused with probability
-    `false_alarm` at most, as far as such means are normal.
+    `false_alarm` at most, as far as such means are normal. A bias below their noise passes; what
+    is returned says how large one may be, and four times the repetitions halve it.
     """
     n = adjacency.n
-    rows = torch.arange(n) if batch is None else torch.as_tensor(batch)
+    rows = torch.arange(n) if batch is None else _node_ids(batch, n)
     inputs = np.eye(n) if h is None else np.asarray(h, dtype=np.float64)
     matrix = adjacency.to_scipy().toarray() if mean is None else np.asarray(mean)
     for what, given, width in (("h", inputs, "d"), ("mean", matrix, n)):
         if given.ndim != 2 or len(given) != n or (width == n and given.shape[1] != n):
             raise InputError(f"{what} must have shape ({n}, {width}), got {given.shape}")
-    sampler = make(adjacency)
-    first = sampler.sample(rows, torch.Generator().manual_seed(seed))
-    check_blocks(first, rows, n, own_rows=own_rows)
+        checks.finite(given, what)
+    if repetitions < 2:
+        raise InputError(f"repetitions must be at least 2, got {repetitions}")
+    if not 0 < false_alarm < 1:
+        raise InputError(f"false_alarm must be above 0 and below 1, got {false_alarm}")
+    sampler, before = make(adjacency), _global_generators()
+    for part in (rows[:1], rows.flip(0), rows):
+        first = sampler.sample(part.clone(), torch.Generator().manual_seed(seed))
+        check_blocks(first, part, n, own_rows=own_rows)
+    _must(
+        before == _global_generators(),
+        "a sampler must draw from the generator it is given, not from a global one",
+    )
     _check_repeatable(first, [sampler, make(adjacency)], rows, seed)
     if outcomes is None:
         runs = _drawn(sampler, rows, repetitions, seed)
@@ -142,7 +159,7 @@ def check_sampler(
     tests = 2 * len(rows) * inputs.shape[1] + 1
     limit = None if outcomes is not None else -NormalDist().inv_cdf(false_alarm / 2 / tests)
     convolved = matrix @ inputs
-    found.check("one layer is biased", found.one, convolved[rows], limit)
+    unseen = found.check("one layer is biased", found.one, convolved[rows], limit)
     squares = ((found.one - convolved[rows]) ** 2).sum(axis=(1, 2), keepdims=True)
     if row_error is not None:
         found.check("the error of one layer is off", squares, np.full((1, 1), row_error), limit)
@@ -152,6 +169,7 @@ def check_sampler(
     return Checked(
         exact=outcomes is not None,
         layers=len(first),
+        unseen_bias=unseen,
         row_error=float(found.probability @ squares[:, 0, 0]),
         sources=float(found.probability @ found.sources),
     )
@@ -234,8 +252,9 @@ class _Estimates:
 
     def check(
         self, complaint: str, values: FloatArray, expected: FloatArray, limit: float | None
-    ) -> None:
-        """The mean of values (R, a, b) is `expected` (a, b), to `limit` standard errors."""
+    ) -> float:
+        """The mean of values (R, a, b) is `expected` (a, b), to `limit` standard errors: the
+        largest difference that they allow."""
         mean = np.tensordot(self.probability, values, axes=1)
         room = _ROUNDING * max(1e-3, float(np.abs(expected).max()), float(np.abs(mean).max()))
         tolerance = np.full(expected.shape, room)
@@ -249,12 +268,26 @@ class _Estimates:
                 f"and should be {expected[row, column]:.6g}, give or take "
                 f"{tolerance[row, column]:.2g}"
             )
+        return float(tolerance.max())
+
+
+def _node_ids(batch: Sequence[int], n: int) -> Tensor:
+    ids = checks.integers(batch, "batch").astype(np.int64)
+    if not ids.size:
+        raise InputError("batch must name at least one node, got none")
+    checks.in_range(ids, n, "batch")
+    return torch.from_numpy(ids)
 
 
 def check_blocks(blocks: Sequence[Block], batch: Tensor, n: int, *, own_rows: bool) -> None:
     """The blocks of a batch of a graph of n nodes fit each other and what a network expects."""
     _must(len(blocks) > 0, "a sampler must give at least one block, got none")
-    _must(torch.equal(blocks[-1].dst, batch), "blocks[-1].dst must be the batch")
+    for block in blocks:
+        kind = type(block).__name__
+        _must(isinstance(block, Block), f"a sampler must give a list of Block, got a {kind}")
+        for what, ids in (("dst", block.dst), ("src", block.src)):
+            _must(ids.dtype == torch.int64, f"{what} must be int64, got {ids.dtype}")
+    _must(torch.equal(blocks[-1].dst, batch), "blocks[-1].dst must be the batch, in its order")
     for below, above in pairwise(blocks):
         _must(torch.equal(below.dst, above.src), "src of a block must be dst of the one below")
     for block in blocks:
@@ -263,6 +296,9 @@ def check_blocks(blocks: Sequence[Block], batch: Tensor, n: int, *, own_rows: bo
         _must(all(0 <= u < n for u in src), f"src must lie in 0..{n - 1}, got {src}")
         _must(tuple(block.adj.shape) == shape, f"adj must be {shape}, got {block.adj.shape}")
         _must(block.adj.dtype == torch.float32, f"adj must be float32, got {block.adj.dtype}")
+        layout = block.adj.layout
+        known = layout in (torch.strided, torch.sparse_csr)
+        _must(known, f"adj must be dense or sparse CSR, got {layout}")
         _must(bool(block.adj.to_dense().isfinite().all()), "entries of adj must be finite")
         if own_rows:
             leads = torch.equal(block.src[: len(block.dst)], block.dst)
@@ -273,7 +309,6 @@ def _check_repeatable(
     first: list[Block], samplers: Sequence[Sampler], rows: Tensor, seed: int
 ) -> None:
     """The same blocks from the same generator state, whatever happened before."""
-    before = _global_generators()
     for sampler in samplers:
         sampler.sample(rows, torch.Generator().manual_seed(seed + 1))
         blocks = sampler.sample(rows, torch.Generator().manual_seed(seed))
@@ -282,15 +317,12 @@ def _check_repeatable(
             for a, b in zip(first, blocks, strict=True)
         )
         _must(same, "one generator state must give one list of blocks")
-    _must(
-        before == _global_generators(),
-        "a sampler must draw from the generator it is given, not from a global one",
-    )
 
 
-def _global_generators() -> tuple[bytes, bytes, int]:
+def _global_generators() -> tuple[bytes, bytes, int, object]:
     state = np.random.get_state(legacy=False)["state"]
-    return bytes(torch.get_rng_state().numpy()), bytes(state["key"]), int(state["pos"])
+    torch_state = bytes(torch.get_rng_state().numpy())
+    return torch_state, bytes(state["key"]), int(state["pos"]), random.getstate()
 
 
 def _must(holds: bool, complaint: str) -> None:

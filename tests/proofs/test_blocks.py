@@ -220,7 +220,10 @@ def test_a_node_that_leads_cannot_come_twice(options: Any) -> None:
         ({"distribution": "ladys"}, "distribution must be one of .* did you mean 'ladies'"),
         ({"draws": "poison"}, "draws must be one of .* did you mean 'poisson'"),
         ({"self_term": "full"}, "self_term must be one of sampled, exact, got 'full'"),
-        ({"power": -1.0}, "power must be at least 0, got -1.0"),
+        ({"power": -1.0}, "power must lie between 0 and 16, got -1.0"),
+        ({"distribution": "flat", "power": 17.0}, "power must lie between 0 and 16, got 17"),
+        ({"distribution": "ladies", "power": np.inf}, "power must lie between 0 and 16, got inf"),
+        ({"distribution": "ladies", "power": np.nan}, "power must lie between 0 and 16, got nan"),
         ({"draws": "poisson", "correct_weights": False}, "is for independent and successive"),
     ],
 )

@@ -1,5 +1,6 @@
 """`check_sampler` accepts right samplers of any kind, and names what is wrong with others."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -78,6 +79,27 @@ def global_noise(blocks: list[Block]) -> list[Block]:
     return blocks
 
 
+def python_noise(blocks: list[Block]) -> list[Block]:
+    random.random()
+    return blocks
+
+
+def global_seed(blocks: list[Block]) -> list[Block]:
+    """Leaves the global generator in the same state each time, but not as it was."""
+    torch.manual_seed(1)
+    return blocks
+
+
+class Ascending:
+    """A right sampler that answers for the batch in ascending order."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        self.sampler = LayerSampler(adjacency, [2])
+
+    def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
+        return self.sampler.sample(batch.sort().values, rng)
+
+
 class Counting:
     """Draws other numbers each time, whatever generator it is given."""
 
@@ -102,16 +124,42 @@ class Counting:
         (lambda blocks: top(blocks, adj=torch.ones(4, 9)), "adj must be"),
         (lambda blocks: top(blocks, adj=blocks[-1].adj.to_dense().double()), "must be float32"),
         (lambda blocks: top(blocks, adj=blocks[-1].adj.to_dense() * torch.nan), "must be finite"),
+        (lambda blocks: top(blocks, adj=blocks[-1].adj.to_sparse_coo()), "dense or sparse CSR"),
+        (lambda blocks: top(blocks, src=blocks[-1].src.int()), "src must be int64"),
+        (lambda blocks: [*blocks[:-1], blocks[-1].adj], "list of Block, got a Tensor"),
         (lambda blocks: top(blocks, adj=blocks[-1].adj.to_dense() * 1.1), "one layer is biased"),
         (lambda blocks: [replace(blocks[0], adj=-blocks[0].adj.to_dense()), blocks[1]], "together"),
         (global_noise, "not from a global one"),
+        (python_noise, "not from a global one"),
+        (global_seed, "not from a global one"),
     ],
 )
 def test_what_is_wrong_is_named(
     spoil: Callable[[list[Block]], list[Block]], complaint: str
 ) -> None:
+    state = torch.get_rng_state()
     with pytest.raises(AssertionError, match=complaint):
         check_sampler(lambda _: Spoiled(spoil), GRAPH, batch=[2, 0], own_rows=True, repetitions=300)
+    torch.set_rng_state(state)
+
+
+def test_rows_must_be_in_the_order_of_the_batch() -> None:
+    """The default batch is in ascending order, in which such a sampler makes no mistake."""
+    with pytest.raises(AssertionError, match="must be the batch, in its order"):
+        check_sampler(Ascending, GRAPH)
+
+
+def test_a_bias_that_could_go_unseen_is_told() -> None:
+    """Sixteen times the repetitions see a fourth of it; with all outcomes, any bias is seen."""
+    chosen = Member()
+
+    def make(adjacency: Adjacency) -> Sampler:
+        return chosen.make(adjacency, [2])
+
+    few, many = (check_sampler(make, GRAPH, repetitions=r).unseen_bias for r in (200, 3200))
+    assert few / many == pytest.approx(4, rel=0.2)
+    every = check_sampler(make, GRAPH, outcomes=chosen.outcomes(dense(GRAPH), [2], EVERYONE))
+    assert every.unseen_bias < 1e-4 < many
 
 
 def test_a_sampler_must_depend_on_its_generator_alone() -> None:
@@ -151,7 +199,19 @@ def test_outcomes_that_do_not_fit_the_sampler_are_refused(outcome: Outcome, comp
         check_sampler(make, GRAPH, outcomes=[outcome])
 
 
-@pytest.mark.parametrize(("what", "value"), [("mean", np.eye(3)), ("h", np.ones(4))])
-def test_what_does_not_fit_the_graph_is_refused(what: str, value: Any) -> None:
-    with pytest.raises(InputError, match=f"{what} must have shape"):
+@pytest.mark.parametrize(
+    ("what", "value", "message"),
+    [
+        ("mean", np.eye(3), "mean must have shape"),
+        ("h", np.ones(4), "h must have shape"),
+        ("h", np.full((4, 1), np.nan), "h must be finite"),
+        ("batch", [0, 9], "batch must lie in 0..3"),
+        ("batch", [], "batch must name at least one node"),
+        ("batch", [0.5], "batch must be integers"),
+        ("repetitions", 1, "repetitions must be at least 2"),
+        ("false_alarm", 0.0, "false_alarm must be above 0 and below 1"),
+    ],
+)
+def test_what_cannot_be_checked_with_is_refused(what: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         check_sampler(lambda adjacency: LayerSampler(adjacency, [2]), GRAPH, **{what: value})

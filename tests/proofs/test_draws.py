@@ -59,7 +59,7 @@ def test_draws_have_their_probabilities(kind: Any) -> None:
     if kind in POINTS:
         law = Law.of(Q)
         assert_frequencies(
-            lambda: counted(law.at(POINTS[kind](2, rng), work)[0].tolist()), expected
+            lambda: counted(law.at(POINTS[kind](1, 2, rng)[0], work)[0].tolist()), expected
         )
     else:
         drawing = make_drawing(kind, Q, 2)
@@ -125,7 +125,7 @@ def test_points_on_the_border_of_intervals() -> None:
 def test_spread_points_stay_in_their_strata(points: Any, point: float) -> None:
     """The j-th is in [j/t, (j+1)/t), and none at one, even where rounding would put it there."""
     for t in (1, 3, 400):
-        spread = points(t, Scripted([lambda count: np.full(count, point)]))
+        spread = points(1, t, Scripted([lambda count: np.full(count, point)]))[0]
         assert (spread < 1).all()
         np.testing.assert_allclose(spread, (point + np.arange(t)) / t, rtol=1e-15)
 

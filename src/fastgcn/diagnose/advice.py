@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastgcn.config import TrainConfig
+from fastgcn.diagnose.estimates import Estimate
 from fastgcn.diagnose.gauge import Gauge
 from fastgcn.diagnose.members import name_of
 from fastgcn.diagnose.session import Session
@@ -19,6 +20,11 @@ class Offer:
     member: TrainConfig
     samples: tuple[int, ...]
     errors: tuple[float, ...]
+
+    @classmethod
+    def of(cls, member: TrainConfig, needs: Sequence[tuple[int, Estimate]]) -> "Offer":
+        """From t and the error there of each sampled layer."""
+        return cls(member, tuple(t for t, _ in needs), tuple(error.value for _, error in needs))
 
     @property
     def cost(self) -> int:
@@ -67,15 +73,15 @@ class Advice:
 
 
 def offers(members: Sequence[list[Gauge]], target: float) -> list[Offer]:
-    """What each member needs for a target; only members whose closed form is quick to solve."""
-    found = []
-    for gauges in members:
-        if all(gauge.quick for gauge in gauges):
-            needs = [gauge.samples_for(target) for gauge in gauges]
-            samples, errors = zip(*needs, strict=True)
-            values = tuple(error.value for error in errors)
-            found.append(Offer(gauges[0].member, samples, values))
-    return found
+    """What each member needs for a target; only members whose closed form is quick to solve.
+
+    Below the top layer this is for the rows that are there, which the settings' own member drew.
+    """
+    return [
+        Offer.of(gauges[0].member, [gauge.samples_for(target) for gauge in gauges])
+        for gauges in members
+        if all(gauge.quick for gauge in gauges)
+    ]
 
 
 def best_of_each(found: Sequence[Offer], target: float) -> list[Offer]:
@@ -87,8 +93,11 @@ def best_of_each(found: Sequence[Offer], target: float) -> list[Offer]:
 
 
 def advise(session: Session, found: Sequence[Offer], target: float) -> Advice:
-    """The quickest of the best offers, by the clock."""
-    able = [offer for offer in best_of_each(found, target) if offer.reaches(target)]
+    """The quickest of the best offers, by the clock, each for the rows that it draws itself."""
+    best = [offer for offer in best_of_each(found, target) if offer.reaches(target)]
+    if session.network.layers > 1:
+        best = [Offer.of(offer.member, session.needs(offer.member, target)) for offer in best]
+    able = [offer for offer in best if offer.reaches(target)]
     timed = [(session.seconds(offer.member, offer.samples), offer) for offer in able]
     seconds, offer = min(timed, key=lambda pair: pair[0]) if timed else (None, None)
     return Advice(target, session.n, offer, seconds, session.full_seconds)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fastgcn.config import TrainConfig
-from fastgcn.diagnose.convolutions import convolve, draw_batches, rows_below
-from fastgcn.diagnose.estimates import Estimate
-from fastgcn.diagnose.gauge import Gauge, Laws
+from fastgcn.diagnose.convolutions import convolve, draw_batches
+from fastgcn.diagnose.estimates import Estimate, percent
+from fastgcn.diagnose.from_top import samples_from_top
+from fastgcn.diagnose.gauge import Laws
 from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.features import FeatureRows, column_statistics
 from fastgcn.graph import Graph
@@ -39,10 +40,8 @@ class Choice:
         'samples = auto: 730 vertices, for a relative error of 10.0 ± 0.4 % (10 % asked for)'
         """
         sizes = ", ".join(f"{t:,}" for t in self.samples)
-        errors = ", ".join(
-            f"{100 * error:.1f} %" if not margin else f"{100 * error:.1f} ± {100 * margin:.1f} %"
-            for error, margin in zip(self.errors, self.margins, strict=True)
-        )
+        known = zip(self.errors, self.margins, strict=True)
+        errors = ", ".join(percent(Estimate(*each)) for each in known)
         return (
             f"samples = auto: {sizes} vertices, for a relative error of {errors} "
             f"({100 * target:g} % asked for)"
@@ -78,12 +77,10 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
         network = ExactNetwork(model, data, config)
         rng = np.random.default_rng(config.seed)
         rows = [b.numpy() for b in draw_batches(data, config.batch_size, _BATCHES, config.seed)]
-        found: list[tuple[int, Estimate]] = []
-        for layer in reversed(range(network.layers)):
-            gauge = Gauge(config, Laws(network), layer, convolve(network, layer, rows, rng))
-            found.insert(0, gauge.samples_for(config.target_error))
-            if layer > 0:
-                rows = rows_below(config, network, layer, found[0][0], rows)
+        if not network.layers:
+            return Choice((), (), ())
+        top = convolve(network, network.layers - 1, rows, rng)
+        found = samples_from_top(config, Laws(network), top, config.target_error, rng)
         return Choice(
             tuple(t for t, _ in found),
             tuple(error.value for _, error in found),

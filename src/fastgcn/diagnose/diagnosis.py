@@ -60,8 +60,10 @@ class Diagnosis:
 
     Attributes:
         dataset: the graph's name.
-        nodes: how many its training graph has.
+        nodes: how many its training graph has, to draw from.
+        training_nodes: how many of these are trained on, the rows of batches.
         config: the settings; `samples` is the t that members are compared at.
+        without_history: whether the settings have a `history`, which is left out here.
         trained: whether the network's weights are those of a run, or random.
         batches, rows: how many batches were looked at, and rows of each.
         complete: whether these are all training nodes, so that closed forms are exact.
@@ -73,7 +75,9 @@ class Diagnosis:
 
     dataset: str
     nodes: int
+    training_nodes: int
     config: TrainConfig
+    without_history: bool
     trained: bool
     batches: int
     rows: int
@@ -98,7 +102,8 @@ def diagnose(
     √(E Σ_v |y(v) − e(v)|² / Σ_v |e(v)|²) over batch rows v: 0.1 is 10 %. `targets` are those that
     advice is given for.
     """
-    config = as_sampled(graph, config or TrainConfig())
+    given = config or TrainConfig()
+    config = as_sampled(graph, given)
     targets = checked_targets(targets)
     with thread_count(config.threads):
         session = Session(graph, config, model)
@@ -114,7 +119,9 @@ def diagnose(
     return Diagnosis(
         dataset=graph.name,
         nodes=session.n,
+        training_nodes=len(session.network.data.batch_nodes),
         config=config,
+        without_history=given.history,
         trained=model is not None,
         batches=len(session.batches),
         rows=max(len(convolution.chosen) for convolution in top.convolutions),

@@ -15,6 +15,24 @@ class Estimate(NamedTuple):
     margin: float | None
 
 
+def percent(estimate: Estimate) -> str:
+    """In words, to as many digits as are worth something.
+
+    >>> percent(Estimate(0.1234, 0.0051)), percent(Estimate(0.1234, 0.0))
+    ('12.3 ± 0.5 %', '12.3 %')
+    >>> percent(Estimate(2.3456, 0.1234)), percent(Estimate(0.1234, None))
+    ('235 ± 12 %', '12.3 ± ? %')
+    """
+    value, margin = estimate
+    digits = 0 if value >= 1 or (margin or 0) >= 0.1 else 1
+    shown = f"{100 * value:.{digits}f}"
+    if margin is None:
+        shown += " ± ?"
+    elif margin > 0:
+        shown += f" ± {100 * margin:.{digits}f}"
+    return f"{shown} %"
+
+
 def relative_error(squares: FloatArray, totals: FloatArray, covered: float) -> Estimate:
     """√(E Σ‖estimate − exact‖² / Σ‖exact‖²), from some batches of all.
 

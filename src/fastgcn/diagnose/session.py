@@ -9,6 +9,7 @@ from torch import Tensor
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import convolve, draw_batches, rows_below
 from fastgcn.diagnose.estimates import Estimate
+from fastgcn.diagnose.from_top import samples_from_top
 from fastgcn.diagnose.gauge import Gauge, Laws
 from fastgcn.diagnose.gradients import GradientGauge
 from fastgcn.diagnose.members import choices
@@ -64,6 +65,11 @@ class Session:
             Gauge(member, self._laws, layer, convolutions)
             for layer, convolutions in enumerate(self.convolutions)
         ]
+
+    def needs(self, member: TrainConfig, target: float) -> list[tuple[int, Estimate]]:
+        """The t of each sampled layer, from the input up, for a relative error; the errors."""
+        rng = np.random.default_rng(self.config.seed)
+        return samples_from_top(member, self._laws, self.convolutions[-1], target, rng)
 
     def seconds(self, member: TrainConfig, samples: Sequence[int]) -> float:
         """What a step takes with so many vertices a layer."""

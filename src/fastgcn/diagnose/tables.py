@@ -5,7 +5,7 @@ from typing import Any
 
 from fastgcn.diagnose.advice import Advice
 from fastgcn.diagnose.diagnosis import Cost, Diagnosis, Measurement
-from fastgcn.diagnose.estimates import Estimate
+from fastgcn.diagnose.estimates import percent
 from fastgcn.diagnose.members import choices, name_of
 from fastgcn.page import Table
 
@@ -48,23 +48,21 @@ SIZES_NOTE = (
 def how(found: Diagnosis) -> str:
     """What the figures were taken from, and how sure they are."""
     if found.complete:
-        return (
-            f"Over all {found.nodes:,} nodes of the training graph, in {found.batches} batches: "
-            "closed forms are exact, ± is the 95 % interval of what was drawn."
+        one_layer = len({m.layer for m in found.members}) == 1
+        batches = "one batch" if found.batches == 1 else f"{found.batches} batches"
+        said = (
+            f"Over all {found.training_nodes:,} training nodes, in {batches}: closed forms "
+            f"{'' if one_layer else 'of the top layer '}are exact, ± is the 95 % interval of what "
+            "was drawn."
         )
-    return (
-        f"Estimated from {found.rows:,} rows of each of {found.batches} random batches of the "
-        f"{found.nodes:,} nodes of the training graph; ± is the 95 % interval."
-    )
-
-
-def percent(estimate: Estimate) -> str:
-    """
-    >>> percent(Estimate(0.1234, 0.0051)), percent(Estimate(0.1234, 0.0))
-    ('12.3 ± 0.5 %', '12.3 %')
-    """
-    spread = f" ± {100 * estimate.margin:.1f}" if estimate.margin else ""
-    return f"{100 * estimate.value:.1f}{spread} %"
+    else:
+        said = (
+            f"Estimated from {found.rows:,} rows of each of {found.batches} random batches of the "
+            f"{found.training_nodes:,} training nodes; ± is the 95 % interval."
+        )
+    if found.without_history:
+        said += " The settings' history is left out: what it gains, only training can tell."
+    return said
 
 
 def as_data(found: Diagnosis) -> dict[str, Any]:
@@ -72,12 +70,14 @@ def as_data(found: Diagnosis) -> dict[str, Any]:
     return {
         "dataset": found.dataset,
         "nodes": found.nodes,
+        "training_nodes": found.training_nodes,
         "network": "trained" if found.trained else "random",
         "samples": found.members[0].t,
         "batch_size": found.config.batch_size,
         "batches": found.batches,
         "rows": found.rows,
         "complete": found.complete,
+        "without_history": found.without_history,
         "full_seconds": found.full_seconds,
         "members": [_measured(m) for m in found.members],
         "curves": [_measured(m) for m in found.curves],
@@ -88,7 +88,7 @@ def as_data(found: Diagnosis) -> dict[str, Any]:
 
 def _cells(m: Measurement) -> Sequence[str]:
     closed = "none" if m.closed is None else percent(m.closed)
-    return closed, percent(m.drawn), f"{m.empty_rows:.1%}"
+    return closed, percent(m.drawn), f"{100 * m.empty_rows:.1f} %"
 
 
 def _measured(m: Measurement) -> dict[str, Any]:

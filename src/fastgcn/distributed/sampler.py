@@ -46,7 +46,7 @@ class ShareSampler:
         blocks: list[Block] = []
         above = batch.numpy()
         for law, t in zip(reversed(self.laws), reversed(self.samples), strict=True):
-            picked = law.pick(above, self.points(t, rng))
+            picked = law.pick(above, self.points(1, t, rng)[0])
             below = picked.drawn
             if self.own_rows:
                 below = np.concatenate([above, below[~np.isin(below, above)]])

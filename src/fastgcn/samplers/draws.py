@@ -26,7 +26,10 @@ _ROUNDS = 16
 
 
 def uniforms(count: int, rng: Rng) -> FloatArray:
-    """(count,) float64 in [0, 1): the only way randomness enters a sampler."""
+    """(count,) float64 in [0, 1): the only way randomness enters a sampler.
+
+    So many at once are those that as many calls for one would give.
+    """
     if isinstance(rng, np.random.Generator):
         return rng.random(count)
     return torch.rand(count, dtype=torch.float64, generator=rng).numpy()
@@ -103,22 +106,32 @@ class Nothing:
         return np.empty(0, dtype=np.int64), np.empty(0)
 
 
-def systematic_points(t: int, rng: Rng) -> FloatArray:
+def independent_points(batches: int, t: int, rng: Rng) -> FloatArray:
+    """Uniform ones."""
+    return uniforms(batches * t, rng).reshape(batches, t)
+
+
+def systematic_points(batches: int, t: int, rng: Rng) -> FloatArray:
     """One uniform start, then t - 1 steps of 1/t."""
-    return np.minimum((uniforms(1, rng) + np.arange(t)) / t, _BELOW_ONE)
+    return _in_strata(uniforms(batches, rng)[:, None], t)
 
 
-def stratified_points(t: int, rng: Rng) -> FloatArray:
+def stratified_points(batches: int, t: int, rng: Rng) -> FloatArray:
     """A uniform point in each of t equal strata."""
-    return np.minimum((uniforms(t, rng) + np.arange(t)) / t, _BELOW_ONE)
+    return _in_strata(independent_points(batches, t, rng), t)
 
 
-# Ways to take t points in [0, 1), each on average uniform. Each draws the vertex whose share it
-# falls on, so that the expected count of u is t·p(u), p = q normalised, and the weight
-# count/(t·p(u)) unbiased whatever the points have to do with each other. Independent points draw
-# with replacement; the others spread along the order of the vertices.
-POINTS: dict[Draws, Callable[[int, Rng], FloatArray]] = {
-    "independent": uniforms,
+def _in_strata(points: FloatArray, t: int) -> FloatArray:
+    return np.minimum((points + np.arange(t)) / t, _BELOW_ONE)
+
+
+# Ways to take t points in [0, 1) for each of some batches, (batches, t), each on average uniform.
+# A point draws the vertex whose share it falls on, so that the expected count of u is t·p(u), p = q
+# normalised, and the weight count/(t·p(u)) unbiased whatever the points have to do with each
+# other. Independent points draw with replacement; the others spread along the order of the
+# vertices.
+POINTS: dict[Draws, Callable[[int, int, Rng], FloatArray]] = {
+    "independent": independent_points,
     "systematic": systematic_points,
     "stratified": stratified_points,
 }

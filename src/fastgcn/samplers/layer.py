@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from fastgcn.adjacency import Adjacency
-from fastgcn.config import OWN_POWERS, Distribution, Draws, SelfTerm
+from fastgcn.config import LARGEST_POWER, OWN_POWERS, Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
 from fastgcn.kernels.picks import has_repeats
 from fastgcn.kernels.together import sample_by_entries, sample_by_reach, sample_by_vertices
@@ -76,8 +76,8 @@ class LayerSampler:
         _one_of("distribution", distribution, get_args(Distribution))
         _one_of("draws", draws, get_args(Draws))
         _one_of("self_term", self_term, get_args(SelfTerm))
-        if power is not None and not power >= 0:
-            raise InputError(f"power must be at least 0, got {power}")
+        if power is not None and not 0 <= power <= LARGEST_POWER:
+            raise InputError(f"power must lie between 0 and {LARGEST_POWER}, got {power}")
         self.adjacency = adjacency
         self.samples = tuple(samples)
         self.distribution = distribution

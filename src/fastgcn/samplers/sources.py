@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -139,7 +138,7 @@ class ByPoints:
     Attributes:
         kernel: one of those in `kernels/together.py`.
         law: its arguments before the points.
-        points: takes t points.
+        points: takes t points for each of some batches.
         ascending: whether the kernel wants them in order.
     """
 
@@ -147,7 +146,7 @@ class ByPoints:
     kernel: Callable[..., Blocks]
     law: tuple[Any, ...]
     t: int
-    points: Callable[[int, Rng], FloatArray]
+    points: Callable[[int, int, Rng], FloatArray]
     ascending: bool = False
 
     def blocks(self, batches: Sequence[Tensor], rng: Rng) -> list[Block]:
@@ -155,7 +154,7 @@ class ByPoints:
 
     def group(self, batches: Sequence[Tensor], rng: Rng) -> BlockGroup:
         """Blocks of batches of equal size, as one."""
-        points = np.stack([self.points(self.t, rng) for _ in batches])
+        points = self.points(len(batches), self.t, rng)
         if self.ascending:
             points.sort(axis=1)
         matrix, dst = self.matrix, torch.stack(list(batches))
