@@ -1,24 +1,31 @@
 """ÂX on disk: as memory would hold it, found again, continued after a kill, and checked."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
 import torch
 
+import fastgcn.data.disk_room
 import fastgcn.disk_inputs
 import fastgcn.propagation
 from fastgcn import Graph, normalize, open_store, propagate, save
 from fastgcn.disk_inputs import InputBlocks, first_layer_rows, inputs_key, kept_inputs
 from fastgcn.errors import FormatError, InputError
 from fastgcn.features import FeatureRows
+from fastgcn.progress import plain_lines
 from fastgcn.rows import GraphRows
+from fastgcn.scratch import Scratch
 from fastgcn.stored_rows import DTYPES, StoredRows, encoded
 from fastgcn.types import AnyArray, FloatArray
 from tests.communities import communities
@@ -222,6 +229,63 @@ def test_killed_for_real(tmp_path: Path) -> None:
     rows = kept(tmp_path, rest)
     assert rest.made == list(range(30, 60, 5))
     np.testing.assert_array_equal(rows.between(0, 60), expected())
+
+
+class Holding(Counting):
+    """Blocks, the first of which takes as long as a file `go` is not there."""
+
+    def __init__(self, go: Path) -> None:
+        super().__init__()
+        self.go = go
+
+    def blocks(
+        self, ranges: list[tuple[int, int]], chunk_bytes: int
+    ) -> Iterator[tuple[int, AnyArray]]:
+        self.go.with_name("begun").touch()
+        while not self.go.exists():
+            time.sleep(0.001)
+        yield from super().blocks(ranges, chunk_bytes)
+
+
+def test_only_one_at_a_time_computes_and_the_next_finds_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plain_lines()
+    go = tmp_path / "go"
+    first, second = Holding(go), Counting()
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(kept, tmp_path, first)
+        while not go.with_name("begun").exists():
+            time.sleep(0.001)
+        other = pool.submit(kept, tmp_path, second)
+        said = ""
+        while "Waiting for another process that computes" not in said and not other.done():
+            said += capfd.readouterr().err
+        go.touch()
+    plain_lines(False)
+    assert (first.made, second.made) == (list(range(0, 60, 5)), [])
+    for rows in (one.result(), other.result()):
+        np.testing.assert_array_equal(rows.between(0, 60), expected())
+
+
+def test_a_full_disk_is_named_and_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: IO[bytes], size: int) -> None:
+        file.truncate(size // 2)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(fastgcn.data.disk_room, "reserve", full)
+    with pytest.raises(InputError, match=r"inputs/\w+ has no room for 0 MB of ÂX \(No space left"):
+        kept(tmp_path)
+    assert files_of(tmp_path) == [("rows.bin", 0)]
+    with pytest.raises(InputError, match="has no room for 0 MB of what does not fit in memory"):
+        Scratch((3, 2), np.float32, tmp_path)
+
+
+def files_of(folder: Path) -> list[tuple[str, int]]:
+    (inside,) = (folder / "inputs").iterdir()
+    return [(path.name, path.stat().st_size) for path in inside.iterdir()]
 
 
 def test_graphs_are_not_confused(tmp_path: Path) -> None:

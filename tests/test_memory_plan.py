@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fastgcn.errors import InputError
-from fastgcn.memory import available_memory, left_in_groups, resident_memory
-from fastgcn.memory_plan import Budget, Demand, plan_memory, training_demand
+from fastgcn.memory import available_memory, left_in_groups, memory_bytes, resident_memory
+from fastgcn.memory_plan import Budget, Demand, check_memory, plan_memory, training_demand
 from tests.communities import communities, quick
 
 ROOMY = Demand(fixed=10**8, matrix=10**8, inputs=3 * 10**8, features=0, evaluation=10**8)
@@ -34,6 +34,37 @@ def test_limits_of_control_groups_count(tmp_path: Path) -> None:
     (tmp_path / "memory.current").write_text("700\n")
     (tmp_path / "memory.stat").write_text("anon 100\ninactive_file 50\n")
     assert left_in_groups(tmp_path) == [350, 3997]
+
+
+def test_limits_around_and_of_the_own_group_count(tmp_path: Path) -> None:
+    own = tmp_path / "user.slice" / "run.scope"
+    own.mkdir(parents=True)
+    for folder, limit in ((own.parent, "2000"), (own, "max")):
+        (folder / "memory.max").write_text(limit)
+        (folder / "memory.current").write_text("700\n")
+        (folder / "memory.stat").write_text("inactive_file 50\n")
+    old = tmp_path / "memory" / "job"
+    old.mkdir(parents=True)
+    (old / "memory.limit_in_bytes").write_text("900")
+    (old / "memory.usage_in_bytes").write_text("100")
+    (old / "memory.stat").write_text("total_inactive_file 0")
+    groups = "5:cpu,memory:/job\n1:name=systemd:/x\n0::/user.slice/run.scope\n"
+    assert left_in_groups(tmp_path, groups) == [1350, 800]
+    assert left_in_groups(tmp_path, "0::/elsewhere\n") == []
+    (own / "memory.max").write_text("1000")
+    assert left_in_groups(tmp_path, groups) == [1350, 350, 800]
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 400, "..", "4ib", "4XB", "-1GB", "1e9", "", "0.9MB"])
+def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="memory must be at least 1MB, such as 500MB or 2GB, got"):
+        memory_bytes(text)
+
+
+def test_binary_units_are_binary() -> None:
+    assert [memory_bytes(text) for text in ("4GiB", "4 gib", "4GB", "4g")] == [
+        4 << 30, 4 << 30, 4 * 10**9, 4 * 10**9,
+    ]  # fmt: skip
 
 
 def test_half_of_the_machine_is_left_where_nobody_asked() -> None:
@@ -120,3 +151,26 @@ def test_half_precision_is_half_the_bytes() -> None:
         for dtype in ("float32", "bfloat16")
     )
     assert whole == 2 * half == 36 * 6 * 4
+
+
+def test_room_is_refused_where_all_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="memory = 4.0 GB is not enough: .* takes 4.3 GB; allow"):
+        with_left(-25 * 10**7, monkeypatch).room()
+    assert with_left(5, monkeypatch).room() == 5
+    assert Budget(None).room() == 5
+    monkeypatch.setattr(Budget, "left", lambda _: -5)
+    assert Budget(None).room() == 0  # nobody asked for anything
+
+
+@pytest.mark.parametrize("inductive", [True, False])
+def test_too_little_is_known_before_a_graph_is_read(
+    inductive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, config = communities(), quick(memory="4GB", inductive=inductive)
+    fixed = training_demand(graph, config, 36 if inductive else 60, 0).fixed
+    monkeypatch.setattr(Budget, "left", lambda _: fixed)
+    check_memory(graph, config)
+    monkeypatch.setattr(Budget, "left", lambda _: fixed - 1)
+    with pytest.raises(InputError, match="memory = 4.0 GB is not enough to train on communities"):
+        check_memory(graph, config)
+    check_memory(graph, quick(inductive=inductive))

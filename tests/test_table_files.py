@@ -42,7 +42,7 @@ def test_wrong_options(tmp_path: Path, options: dict[str, Any], message: str) ->
         ("1.5 gb", 1_500_000_000),
         ("500MB", 5 * 10**8),
         ("20000k", 2 * 10**7),
-        ("2GiB", 2 * 10**9),
+        ("2GiB", 2**31),
         (2_000_000, 2_000_000),
     ],
 )

@@ -3,9 +3,11 @@
 A folder holds `rows.bin`, the rows' bits one after the other, and `rows.json`, which says what
 they are and has a checksum for each block of rows that is there whole. Rows are written before
 their checksums, and the list of checksums is replaced whole, so that what a kill leaves behind
-is never taken for more than it is. The same key gives the same bytes, whoever writes them.
+is never taken for more than it is. One process at a time writes to a folder; others that want the
+same rows wait for it, and find them.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,21 +15,26 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 import numpy as np
 
 from fastgcn.adjacency import Rows, RowSource
+from fastgcn.data.disk_room import make_room
 from fastgcn.data.layout import fingerprint
-from fastgcn.data.store import reserve
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
-from fastgcn.progress import progress
+from fastgcn.progress import note, progress
 from fastgcn.propagation import propagated
 from fastgcn.replace_file import write_text
 from fastgcn.scratch import Scratch
 from fastgcn.stored_rows import Bits, BitsInFile, BitsInMemory, StoredRows, encoded, units
 from fastgcn.types import AnyArray, IntArray
+
+try:
+    import fcntl
+except ImportError:  # systems without it
+    fcntl = None  # type: ignore[assignment]
 
 _BLOCK_BYTES = 1 << 24  # that share a checksum
 _FOLDER = "inputs"
@@ -181,13 +188,14 @@ class _Kept:
         """All rows, after computing those that are not there whole."""
         size = self.rows.n * self.row_bytes
         with self.data.open("a+b") as file:
+            _wait_for_others(file)
             if file.seek(0, os.SEEK_END) != size:
                 file.truncate(0)
-                reserve(file, size)
-        sums = self._checked()
-        missing = [block for block, checksum in enumerate(sums) if checksum is None]
-        if missing:
-            self._fill(missing, sums, chunk_bytes)
+                make_room(file, size, self.data.parent, "ÂX")
+            sums = self._checked()
+            missing = [block for block, checksum in enumerate(sums) if checksum is None]
+            if missing:
+                self._fill(missing, sums, chunk_bytes)
         descriptor = os.open(self.data, os.O_RDONLY)
         weakref.finalize(self, os.close, descriptor)
         shape = self.rows.n, self.rows.units
@@ -211,7 +219,7 @@ class _Kept:
     def _listed(self) -> list[str | None]:
         blocks = -(-self.rows.n // self.step)
         try:
-            found = json.loads(self.list.read_text())
+            found = json.loads(self.list.read_text(encoding="utf-8"))
             if found["about"] == self.about and len(found["sha256"]) == blocks:
                 return cast(list[str | None], found["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -227,6 +235,18 @@ class _Kept:
                 file.flush()
                 sums[start // self.step] = hashlib.sha256(bits.data).hexdigest()
                 write_text(self.list, json.dumps({"about": self.about, "sha256": sums}))
+
+
+def _wait_for_others(file: IO[bytes]) -> None:
+    """Until this process is the only one that works on a file; that ends when it is closed."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError):  # a file system that has no locks
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note(f"Waiting for another process that computes {file.name}")
+            fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _joined(blocks: IntArray, step: int, n: int) -> list[tuple[int, int]]:

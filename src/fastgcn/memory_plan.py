@@ -48,6 +48,16 @@ class Budget:
             return available_memory() // 2
         return self.asked - resident_memory() - _WORKING_BYTES
 
+    def room(self) -> int:
+        """`left`, at least nothing; a budget that is spent before any graph is read is refused."""
+        left = self.left()
+        if left < 0 and self.asked is not None:
+            raise InputError(
+                f"memory = {shown_bytes(self.asked)} is not enough: with all that can be on disk "
+                f"there, it takes {_least(self.asked, left)}; allow that much"
+            )
+        return max(left, 0)
+
 
 class Demand(NamedTuple):
     """Bytes that training wants.
@@ -139,11 +149,10 @@ def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
     """
     left = budget.left() - demand.fixed
     if left < 0 and budget.asked is not None:
-        least = math.ceil((budget.asked - left) / 1e8) / 10
         raise InputError(
             f"memory = {shown_bytes(budget.asked)} is not enough to train on {name}: with all that "
-            f"can be on disk there, it takes {least:.1f} GB; allow that much, or ask for "
-            "smaller batches or fewer samples"
+            f"can be on disk there, it takes {_least(budget.asked, left)}; allow that much, or "
+            "ask for smaller batches or fewer samples"
         )
     left = max(left, 0)
     matrix_in_memory = demand.matrix <= left
@@ -159,6 +168,20 @@ def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
         hot_bytes=0 if inputs_in_memory else for_inputs,
         chunk_bytes=left,
     )
+
+
+def check_memory(graph: Graph, config: TrainConfig) -> None:
+    """Refuse what `plan_memory` will, before anything is made: what cannot be on disk is known
+    from sizes alone."""
+    budget = Budget.of(config.memory)
+    if budget.asked is not None:
+        n = len(graph.split.train) if config.inductive else graph.n_nodes
+        plan_memory(training_demand(graph, config, n, 0), budget, graph.name)
+
+
+def _least(asked: int, left: int) -> str:
+    """What would be enough, where what is left of what was asked for is less than nothing."""
+    return f"{math.ceil((asked - left) / 1e8) / 10:.1f} GB"
 
 
 def _mapped_bytes(graph: Graph) -> int:

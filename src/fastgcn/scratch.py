@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastgcn.data.store import reserve
+from fastgcn.data.disk_room import make_room
 from fastgcn.types import AnyArray
 
 # Advice that no reading ahead is wanted; other systems read ahead.
@@ -51,7 +51,7 @@ class Scratch:
             self.array: AnyArray = np.empty(shape, dtype)
             return
         with tempfile.TemporaryFile(dir=folder) as file:
-            reserve(file, n_bytes)
+            make_room(file, n_bytes, folder, "what does not fit in memory")
             # Shared and writable, though nobody writes through it: compiled functions take a
             # read-only array for another type, and would be compiled once more.
             self._map = mmap.mmap(file.fileno(), n_bytes)

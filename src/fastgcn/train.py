@@ -12,6 +12,7 @@ from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
+from fastgcn.memory_plan import check_memory
 from fastgcn.presets import best_preset
 from fastgcn.runs import Checkpoint, Run, RunFolder
 from fastgcn.trainer import Trainer
@@ -55,7 +56,8 @@ def fit(
     if run_dir is not None:
         # Before the folder is made: a refused run leaves nothing behind.
         check_trainable(graph, config)
-        choose_device(config.device)
+        if choose_device(config.device).type == "cpu":
+            check_memory(graph, config)
         about = {
             "config": config.to_dict(),
             "data": None if graph.source is None else dict(graph.source),
@@ -195,6 +197,7 @@ def _finish(graph: Graph, trainer: Trainer, folder: RunFolder | None) -> Run:
         history=trainer.history,
         metrics=metrics,
         class_names=None if graph.class_names is None else tuple(graph.class_names),
+        feature_names=None if graph.feature_names is None else tuple(graph.feature_names),
         # The folder has it already; of a graph in memory it is a hash over all of its bytes.
         fingerprint=fingerprint(graph) if folder is None else folder.about["fingerprint"],
         source=graph.source,

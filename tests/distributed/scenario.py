@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from fastgcn import Run, TrainConfig, cli, fit
-from fastgcn.data.parts import open_part
+from fastgcn import Graph, Run, TrainConfig, cli, fit, load
+from fastgcn.cli.apply_ranks import write_embeddings
+from fastgcn.cli.ranks import open_data
 from fastgcn.data.shard import shard
 from fastgcn.data.store import save
-from fastgcn.distributed.judge import predicted_parts
+from fastgcn.distributed.judge import embed_shared, gathered, predict_shared
 from fastgcn.distributed.share import Share
 from fastgcn.distributed.world import World
 from fastgcn.errors import ElsewhereError, FastGCNError
@@ -52,30 +53,57 @@ def refusal(do: Callable[[], Any]) -> str:
     return ""
 
 
-def refused_parts(world: World, folder: Path) -> dict[str, str]:
-    """What ranks say of a folder of shards that is not right."""
-    good, other = folder / "good", folder / "other"
+def named(seed: int = 0) -> Graph:
+    """A graph whose nodes have names that are not their numbers."""
+    return communities(seed=seed, node_ids=[f"n-{7 * i % 60} é" for i in range(60)])
+
+
+def prepared_parts(world: World, folder: Path) -> None:
+    """Folders of shards, good ones and others."""
 
     def prepare() -> None:
-        if world.first:
-            shard(communities(), 2, good)
-            shard(communities(seed=1), 2, other)
-            shutil.copytree(good, folder / "mixed")
-            shutil.rmtree(folder / "mixed" / "part-1")
-            shutil.copytree(other / "part-1", folder / "mixed" / "part-1")
-            shutil.copytree(good, folder / "missing")
-            shutil.rmtree(folder / "missing" / "part-1")
-            shard(communities(), 3, folder / "three-parts")
-
-    def open_all(name: str) -> None:
-        part = world.together("data", lambda: open_part(folder / name, world.rank, world.size))
-        world.agree("data", part.outline.stored_fingerprint)
+        if not world.first:
+            return
+        shard(named(), 2, folder / "good")
+        shard(named(), 5, folder / "five-parts")
+        shard(named(), 1, folder / "one-part")
+        for name, other in (
+            ("mixed", communities(seed=1, name="other")),
+            ("otherwise-cut", named()),
+        ):
+            shard(other, 2, folder / "other", by="nodes", force=True)
+            shutil.copytree(folder / "good", folder / name)
+            shutil.rmtree(folder / name / "part-1")
+            shutil.copytree(folder / "other" / "part-1", folder / name / "part-1")
+            shutil.copytree(folder / name / "part-1", folder / f"{name}-1" / "part-1")
+            shutil.copytree(folder / name / "part-0", folder / f"{name}-0" / "part-0")
+        shutil.copytree(folder / "good", folder / "missing")
+        shutil.rmtree(folder / "missing" / "part-1")
+        shutil.copytree(folder / "good", folder / "only-here-0")
 
     world.together("shards", prepare)
-    return {
-        name: refusal(lambda name=name: open_all(name))  # type: ignore[misc]
-        for name in ("good", "mixed", "missing", "three-parts")
+
+
+def open_all(world: World, folder: Path, name: str, *, own: bool = False) -> Share:
+    """This rank's share of a folder of shards; with `own`, each rank has its own folder."""
+    where = folder / (f"{name}-{world.rank}" if own else name)
+    share = open_data(world, str(where), lambda: load(where))[1]
+    assert share is not None
+    return share
+
+
+def refused_parts(world: World, folder: Path) -> dict[str, str]:
+    """What ranks say of folders of shards that are not right."""
+    prepared_parts(world, folder)
+    together = {
+        name: refusal(lambda name=name: open_all(world, folder, name))  # type: ignore[misc]
+        for name in ("good", "five-parts", "missing", "one-part", "mixed", "otherwise-cut")
     }
+    apart = {
+        f"{name} apart": refusal(lambda name=name: open_all(world, folder, name, own=True))  # type: ignore[misc]
+        for name in ("mixed", "otherwise-cut", "only-here")
+    }
+    return together | apart
 
 
 def refused_settings(share: Share) -> str:
@@ -84,15 +112,21 @@ def refused_settings(share: Share) -> str:
     return refusal(lambda: fit(share.graph, config, share=share))
 
 
-def from_parts(world: World, folder: Path) -> dict[str, Any]:
-    """A run on shards: its metrics, what the first rank gathers of predictions, and a refusal."""
-    share = Share.of_part(open_part(folder / "good", world.rank, world.size), world)
+def from_parts(world: World, folder: Path, name: str) -> dict[str, Any]:
+    """A run on shards: its metrics, what the first rank gathers of predictions and of hidden
+    rows, and a refusal."""
+    share = open_all(world, folder, name)
     run = fit(share.graph, quick(), share=share)
-    pieces = list(predicted_parts(run.model, share, share.nodes("test")))
+    own = share.nodes("test")
+    pieces = list(gathered(share, own, predict_shared(run.model, share, own)))
+    hidden = list(gathered(share, own, embed_shared(run.model, share, own)))
+    inputs = list(gathered(share, own, embed_shared(run.model, share, own, 0)))
     return {
         "metrics": run.metrics,
-        "ids": [int(i) for ids, _ in pieces for i in ids],
+        "ids": [name for ids, _ in pieces for name in ids],
         "probabilities": [row.tolist() for _, rows in pieces for row in rows],
+        "hidden": [row.tolist() for _, rows in hidden for row in rows],
+        "features": [row.tolist() for _, rows in inputs for row in rows],
         "ids refused": refusal(lambda: share.nodes("3")),
     }
 
@@ -116,7 +150,8 @@ def two(world: World, folder: Path) -> dict[str, Any]:
         "epochs": len(run.history),
         "refused parts": refused_parts(world, folder),
         "refused settings": refused_settings(share),
-        "from parts": from_parts(world, folder),
+        "from parts": from_parts(world, folder, "good"),
+        "from five parts": from_parts(world, folder, "five-parts"),
         "scores": scores,
         "validated": rare_validation(world),
     }
@@ -163,6 +198,8 @@ def commands(folder: Path) -> None:
     run, store = folder / "continued", folder / "store"
     scores = command("evaluate", run, store, "--json")
     written = command("predict", run, store, "--nodes", "test", "--out", folder / "p.csv", "--json")
+    for ending in ("npy", "csv"):
+        write_embeddings(run, str(store), folder / f"e.{ending}", "test", 1, None, None)
     if os.environ["RANK"] == "0":
         found = {"evaluate": json.loads(scores), "predict": json.loads(written)}
         (folder / "commands.json").write_text(json.dumps(found))

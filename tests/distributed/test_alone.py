@@ -2,12 +2,14 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from fastgcn import Split, fit
+from fastgcn import Split, fit, load
+from fastgcn.cli.ranks import open_data, run_folder
 from fastgcn.distributed.channel import Channel
 from fastgcn.distributed.laws import Numbers
 from fastgcn.distributed.meeting import agreed_prefix
@@ -102,6 +104,39 @@ def test_ranks_meet_in_a_store_that_earlier_ones_have_used() -> None:
     assert len({life[0] for life in lives}) == 3
     with pytest.raises(RuntimeError, match="rank 1 has not come"):
         agreed_prefix(cast(Any, Keys()), 0, 2, 0.02)
+
+
+def world_of_one(store: Any = None) -> World:
+    return World(0, 1, timeout=1.0, store=store)
+
+
+@pytest.mark.parametrize("asked", [Path("mine"), None])
+def test_only_a_run_that_these_processes_began_is_continued(
+    asked: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started again, they go on with it; what was there before they never take for theirs."""
+    monkeypatch.chdir(tmp_path)
+    store = Keys()
+    for earlier in (Path("runs/g-1"), Path("mine")):
+        earlier.mkdir(parents=True)
+        (earlier / "config.json").touch()
+    for _ in range(2):  # lives, each of which fails before it makes a folder
+        path, again = run_folder(world_of_one(store), asked, "g")
+        assert (path, again) == (asked or Path("runs/g-2"), False)
+    fresh = None if asked is None else Path("other")
+    path, _ = run_folder(world_of_one(store), fresh, "g")
+    path.mkdir()
+    (path / "config.json").touch()
+    assert run_folder(world_of_one(store), fresh, "g") == (path, True)
+    assert run_folder(world_of_one(Keys()), fresh, "g")[1] is False  # of another launch
+    assert run_folder(None, fresh, "g")[1] is False
+
+
+def test_a_single_process_under_torchrun_can_do_what_one_can() -> None:
+    """It has no share, and so no setting that processes with shares cannot train with."""
+    graph, share = open_data(world_of_one(), "digits", lambda: load("digits"))
+    assert graph.name == "digits"
+    assert share is None
 
 
 def test_numbers_wrap_round() -> None:

@@ -1,6 +1,7 @@
 """Cutting a graph into parts, and opening each without the others."""
 
 import json
+import shutil
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from scipy.sparse import csr_array
 
 from fastgcn import Graph, Split
 from fastgcn.data.load import load
-from fastgcn.data.parts import is_sharded, open_part
+from fastgcn.data.parts import is_sharded, open_parts
 from fastgcn.data.shard import BALANCED_BY, cut, shard
 from fastgcn.data.store import save
 from fastgcn.errors import FormatError, InputError, MissingFileError
@@ -48,16 +49,35 @@ def test_ranges_are_balanced(by: str) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"weighted": True, "directed": True}, {"sparse": True}, {"multilabel": True}],
-    ids=["plain", "weighted", "sparse", "multilabel"],
+    [
+        {},
+        {"weighted": True, "directed": True},
+        {"sparse": True},
+        {"multilabel": True},
+        {"node_ids": np.arange(60)[::-1] * 10},
+        # Some of them look like numbers.
+        {"node_ids": [*(f"ä{i}" for i in range(50)), *map(str, range(10))]},
+    ],
+    ids=["plain", "weighted", "sparse", "multilabel", "numbered", "named"],
 )
-def test_parts_hold_the_rows_of_the_whole(fields: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 3, 5])
+def test_parts_hold_the_rows_of_the_whole(
+    fields: dict[str, Any], processes: int, tmp_path: Path
+) -> None:
     save(communities(**fields), tmp_path / "store")
     graph = load(tmp_path / "store")
-    bounds = shard(graph, 3, tmp_path / "parts")
+    cuts = shard(graph, 5, tmp_path / "parts")
     assert is_sharded(tmp_path / "parts")
+    bounds = cuts[{1: [0, 5], 3: [0, 1, 3, 5], 5: [0, 1, 2, 3, 4, 5]}[processes]]
+    files = sorted(path.name for path in (tmp_path / "parts").iterdir())
     for number, (first, stop) in enumerate(pairwise(bounds.tolist())):
-        part = open_part(tmp_path / "parts", number, 3)
+        part = open_parts(tmp_path / "parts", number, processes)
+        np.testing.assert_array_equal(part.bounds, bounds)
+        names = part.node_ids
+        assert (names is None) == (graph.node_ids is None)
+        if names is not None and graph.node_ids is not None:
+            ours = [names[i] for i in range(len(names))]
+            assert ours == [graph.node_ids[i] for i in range(first, stop)]
         begin, end = graph.indptr[first], graph.indptr[stop]
         np.testing.assert_array_equal(part.csr.indices, graph.indices[begin:end])
         np.testing.assert_array_equal(np.diff(part.csr.indptr), np.diff(graph.indptr)[first:stop])
@@ -71,16 +91,27 @@ def test_parts_hold_the_rows_of_the_whole(fields: dict[str, Any], tmp_path: Path
         np.testing.assert_array_equal(part.labels, graph.labels[first:stop])  # type: ignore[index]
         for (_, own), (_, every) in zip(part.split.items(), graph.split.items(), strict=True):
             np.testing.assert_array_equal(own, every[(every >= first) & (every < stop)])
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == files
+
+
+def test_parts_that_are_joined_are_mapped(tmp_path: Path) -> None:
+    """A process that takes several parts has their rows in no more memory than those of one."""
+    shard(communities(), 4, tmp_path / "parts")
+    part = open_parts(tmp_path / "parts", 0, 2)
+    for array in (part.features, part.labels, part.csr.indices):
+        assert isinstance(array, np.memmap)
+        assert not array.flags.writeable
 
 
 def test_the_outline_is_as_large_as_the_whole_and_holds_nothing(tmp_path: Path) -> None:
     graph = communities()
     shard(graph, 2, tmp_path / "parts")
-    outline = open_part(tmp_path / "parts", 1, 2).outline
+    outline = open_parts(tmp_path / "parts", 1, 2).outline
     assert repr(outline) == repr(graph)
     assert outline.class_names == graph.class_names
     assert (
-        outline.stored_fingerprint == open_part(tmp_path / "parts", 0, 2).outline.stored_fingerprint
+        outline.stored_fingerprint
+        == open_parts(tmp_path / "parts", 0, 2).outline.stored_fingerprint
     )
     for (_, ours), (_, theirs) in zip(outline.split.items(), graph.split.items(), strict=True):
         assert len(ours) == len(theirs)
@@ -143,26 +174,31 @@ def test_damaged_parts_are_refused(tmp_path: Path) -> None:
     part = tmp_path / "parts" / "part-1"
     manifest = part / "part.json"
     good = manifest.read_text()
-    with pytest.raises(MissingFileError, match="part-2 is missing: this process needs that part"):
-        open_part(tmp_path / "parts", 2, 3)
-    with pytest.raises(InputError, match="has 2 parts, and 3 processes"):
-        open_part(tmp_path / "parts", 1, 3)
+    with pytest.raises(InputError, match="can be shared by at most 2 of the 3 processes"):
+        open_parts(tmp_path / "parts", 1, 3)
+    with pytest.raises(MissingFileError, match="elsewhere has no part of a graph"):
+        open_parts(tmp_path / "elsewhere", 1, 2)
     for text, sentence in [
         ("{", "is not valid JSON"),
         ("[]", "does not describe a part"),
-        (json.dumps({"kind": "fastgcn-part", "schema": 1, "number": 1}), "lacks arrays"),
+        (json.dumps({"kind": "fastgcn-part", "schema": 1}), "describe a part of schema 2; shard"),
+        (json.dumps({"kind": "fastgcn-part", "schema": 2, "number": 1}), "lacks arrays"),
         (json.dumps(json.loads(good) | {"number": 0}), "holds part 0; it was renamed"),
     ]:
         manifest.write_text(text)
         with pytest.raises(FormatError, match=sentence):
-            open_part(tmp_path / "parts", 1, 2)
+            open_parts(tmp_path / "parts", 1, 2)
     manifest.write_text(good)
     (part / "labels.npy").unlink()
     with pytest.raises(FormatError, match="labels.npy is missing"):
-        open_part(tmp_path / "parts", 1, 2)
+        open_parts(tmp_path / "parts", 1, 2)
+    shutil.move(part, tmp_path / "away")
+    with pytest.raises(MissingFileError, match="part-1 is missing: this process needs that part"):
+        open_parts(tmp_path / "parts", 1, 2)
+    shutil.move(tmp_path / "away", part)
     np.save(part / "labels.npy", np.zeros(3))
     with pytest.raises(FormatError, match="labels.npy is damaged: part.json says"):
-        open_part(tmp_path / "parts", 1, 2)
+        open_parts(tmp_path / "parts", 1, 2)
 
 
 def test_the_command(

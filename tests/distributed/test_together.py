@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow.csv
 import pytest
 
-from fastgcn import fit, predict
+from fastgcn import embed, fit, predict
+from fastgcn.node_sets import own_ids
 from fastgcn.runs import Run
 from fastgcn.train import resume
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick
 from tests.distributed.compared import CASES, FACTS, WITH_THREE
 from tests.distributed.launch import run_ranks
-from tests.distributed.scenario import SEEDS, continue_to, interrupted, with_dropout
+from tests.distributed.scenario import SEEDS, continue_to, interrupted, named, with_dropout
 
 Scenes = dict[str, dict[str, Any]]
 
@@ -85,17 +86,21 @@ def test_ranks_validate_as_rarely_as_one_process(scenes: Scenes) -> None:
     assert scenes["two"]["validated"] == [3, 4]
 
 
-def test_shards_train_as_the_graph_they_were_cut_from(scenes: Scenes) -> None:
-    found = scenes["two"]["from parts"]
-    expected = fit(communities(), quick())
+@pytest.mark.parametrize("parts", ["from parts", "from five parts"])
+def test_shards_train_as_the_graph_they_were_cut_from(parts: str, scenes: Scenes) -> None:
+    found, graph = scenes["two"][parts], named()
+    expected = fit(graph, quick())
     for name, value in found["metrics"].items():
         if "seconds" not in name and name in expected.metrics and isinstance(value, int | float):
             assert value == pytest.approx(expected.metrics[name], rel=1e-5), name
-    test = communities().split.test
-    assert found["ids"] == test.tolist()
-    np.testing.assert_allclose(
-        found["probabilities"], predict(expected, communities(), test), atol=1e-5
-    )
+    test = graph.split.test
+    assert found["ids"] == own_ids(graph, test)
+    for rows, theirs in [
+        ("probabilities", predict(expected, graph, test)),
+        ("hidden", embed(expected, graph, test)),
+        ("features", embed(expected, graph, test, layer=0)),
+    ]:
+        np.testing.assert_allclose(found[rows], theirs, atol=1e-5)
     assert "--nodes must be all, train, val or test, got '3'" in found["ids refused"]
 
 
@@ -121,16 +126,39 @@ def test_commands_under_torchrun(
             assert ours[name] == theirs[name]
 
 
+def test_hidden_rows_under_torchrun(
+    scenes: Scenes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = scenes["folder"]["path"]
+    for ending in ("npy", "csv"):
+        out = tmp_path / f"e.{ending}"
+        command = ("embed", folder / "continued", folder / "store", "--layer", 1, "--nodes", "test")
+        assert run_cli(capfd, *command, "--out", out).code == 0
+    np.testing.assert_allclose(
+        np.load(folder / "e.npy"), np.load(tmp_path / "e.npy"), atol=1e-5, strict=True
+    )
+    ours, theirs = (pyarrow.csv.read_csv(path / "e.csv").to_pydict() for path in (folder, tmp_path))
+    assert ours.pop("id") == theirs.pop("id")
+    assert list(ours) == list(theirs)
+    for name, column in ours.items():
+        np.testing.assert_allclose(column, theirs[name], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("folder", "sentence"),
     [
-        ("mixed", "all ranks must have the same data: rank 0 has"),
+        ("mixed", "part-1 is a part of another graph, or of another sharding, than others"),
+        ("mixed apart", "all ranks must have the same data: rank 0 has fingerprint = "),
+        ("otherwise-cut", "part-1 is a part of another graph, or of another sharding, than others"),
+        ("otherwise-cut apart", "all ranks must have the same data: rank 0 has bounds = "),
         ("missing", "part-1 is missing: this process needs that part of the graph"),
-        ("three-parts", "has 3 parts, and 2 processes are to train on it; start 3, or shard"),
+        ("only-here apart", "only-here-1 has no part of a graph: this process needs its own"),
+        ("one-part", "can be shared by at most 1 of the 2 processes; start that many, or shard"),
     ],
 )
 def test_wrong_parts_are_refused(folder: str, sentence: str, scenes: Scenes) -> None:
     assert scenes["two"]["refused parts"]["good"] == ""
+    assert scenes["two"]["refused parts"]["five-parts"] == ""
     assert sentence in scenes["two"]["refused parts"][folder]
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from fastgcn.distributed.launch import DEFAULT_TIMEOUT, launched, restarted
+from fastgcn.distributed.launch import DEFAULT_TIMEOUT, launched
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,15 +55,16 @@ def jointly(world: "World | None", what: str, do: "Callable[[], T]") -> T:
 def open_data(
     world: "World | None", data: str, load: "Callable[[], Graph]", *, resplit: bool = False
 ) -> "tuple[Graph, Share | None]":
-    """A graph and, where several processes train, this one's share of it.
+    """A graph and, where several processes work on it, this one's share.
 
     `load` opens `data` where that is no folder of shards; `resplit` says that it changes the split.
     """
-    from fastgcn.data.parts import is_sharded, open_part
+    from fastgcn.data.parts import is_sharded, open_parts
 
     folder = Path(data).expanduser()
+    sharded = is_sharded(folder)
     if world is None:
-        if is_sharded(folder):
+        if sharded:
             raise InputError(
                 f"{data} is a folder of shards, for several processes: torchrun "
                 "--nproc-per-node PARTS -m fastgcn train ...; train on the store in one process"
@@ -70,7 +72,10 @@ def open_data(
         return load(), None
     from fastgcn.distributed.share import Share
 
-    if not is_sharded(folder):
+    # Machines may have different folders under one name, and all must take the same way.
+    if not any(world.host.counts(sharded, "the data")):
+        if world.size == 1:
+            return load(), None
         # What must be fetched or generated first is, once.
         world.together("the data", lambda: load() if world.first else None)
         share = world.together("the data", lambda: Share.of_graph(load(), world))
@@ -81,28 +86,31 @@ def open_data(
             raise InputError(
                 f"{data} was sharded with its split; leave --split and --split-seed out"
             )
-        return open_part(folder, world.rank, world.size)
+        return open_parts(folder, world.rank, world.size)
 
     part = world.together("the data", own_part)
-    world.agree("data", part.outline.stored_fingerprint)
+    fingerprint, bounds = part.outline.stored_fingerprint, part.bounds.tolist()
+    world.agree("data", {"fingerprint": fingerprint, "bounds": bounds})
     return part.outline, Share.of_part(part, world)
 
 
 def run_folder(world: "World | None", asked: Path | None, name: str) -> tuple[Path, bool]:
     """The folder of a run, and whether to continue the run that is in it.
 
-    That is so where torchrun has started the processes again after one of them failed.
+    That is so where these processes have been started in the place of ones that began it, and
+    never for a run that was there before: torchrun's own store knows.
     """
+    key = f"run of {name} in {asked}"
 
     def choose() -> tuple[str, bool]:
-        number = 1
-        while (path := Path("runs") / f"{name}-{number}").exists():
-            number += 1
-        if world is not None and restarted():
-            last = asked or Path("runs") / f"{name}-{number - 1}"
-            if (last / "config.json").exists():
-                return str(last), True
-        return str(asked or path), False
+        begun = None if world is None else world.recall(key)
+        if begun is not None and (Path(begun) / "config.json").exists():
+            return begun, True
+        numbered = (Path("runs") / f"{name}-{number}" for number in count(1))
+        path = asked or next(path for path in numbered if not path.exists())
+        if world is not None and not (path / "config.json").exists():
+            world.remember(key, str(path))
+        return str(path), False
 
     path, again = choose() if world is None else world.from_first("the run's folder", choose)
     return Path(path), again

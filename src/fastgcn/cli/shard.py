@@ -1,4 +1,4 @@
-"""`fastgcn shard`: a store as parts, one for each process."""
+"""`fastgcn shard`: a store as parts, for processes that have some of them each."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,9 @@ from fastgcn.cli.output import emit_json, say
 
 def shard(
     data: Annotated[str, typer.Argument(help="A store, or anything that can be trained on.")],
-    parts: Annotated[int, typer.Option(help="How many parts: one for each process.")] = 2,
+    parts: Annotated[
+        int, typer.Option(help="How many parts: as many processes as that, or fewer.")
+    ] = 2,
     by: Annotated[
         str,
         typer.Option(help="What parts have equally much of: train (nodes), nodes, or edges."),

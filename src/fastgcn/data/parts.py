@@ -1,8 +1,9 @@
-"""Parts of a sharded graph: opening one without the others, and what it says of the whole."""
+"""Parts of a sharded graph: opening some without the others, and what they say of the whole."""
 
 import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,67 +12,137 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.csr import CSR
+from fastgcn.data.disk_room import make_room
+from fastgcn.data.layout import TextIds, raw_bytes
 from fastgcn.data.store import open_array
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph import Graph, Split
+from fastgcn.mapped import forget
 from fastgcn.types import AnyArray, BoolArray, FloatArray, IntArray
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "part.json"
 KIND = "fastgcn-part"
+
+# Arrays of offsets into another one, which begin at 0 in every part.
+_OFFSETS = ("indptr", "features_indptr", "node_ids_offsets")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a sharded graph, memory-mapped.
+    """What one process has of a sharded graph, memory-mapped: a part, or several neighbours.
 
     Attributes:
         outline: the whole graph's sizes, names and fingerprint, without content.
-        bounds: (parts+1,) where the ranges of the parts begin and end.
-        number: which part this is.
+        bounds: (processes+1,) where the nodes of each process begin and end.
         csr, features, labels: own rows; columns are ids of the whole graph.
         split: own nodes, by ids of the whole graph.
+        node_ids: what the user calls own nodes; None where that is their number.
     """
 
     outline: Graph
     bounds: IntArray
-    number: int
     csr: CSR
     features: FloatArray | csr_array
     labels: IntArray | BoolArray
     split: Split
+    node_ids: Sequence[Any] | None
 
 
 def is_sharded(folder: Path) -> bool:
     """Whether a folder holds parts of a graph, all of them or some."""
-    return folder.is_dir() and any((part / MANIFEST).is_file() for part in folder.glob("part-*"))
+    return _some_part(folder) is not None
 
 
-def open_part(folder: str | os.PathLike[str], number: int, parts: int) -> Part:
-    """Part `number` of a folder that must hold one for each of `parts` processes."""
-    path = Path(folder) / f"part-{number}"
-    manifest = _read_manifest(path)
-    whole = manifest["whole"]
-    bounds = np.array(whole["bounds"], dtype=np.int64)
-    if len(bounds) - 1 != parts:
-        raise InputError(
-            f"{folder} has {len(bounds) - 1} parts, and {parts} processes are to train on it; "
-            f"start {len(bounds) - 1}, or shard the store again with --parts {parts}"
+def _some_part(folder: Path) -> Path | None:
+    found = (part for part in folder.glob("part-*") if (part / MANIFEST).is_file())
+    return min(found, default=None)
+
+
+def open_parts(folder: str | os.PathLike[str], rank: int, processes: int) -> Part:
+    """What process `rank` of so many has of a folder of parts: as many neighbouring ones as the
+    others, or one more or less. No other part need be there."""
+    folder = Path(folder)
+    there = _some_part(folder)
+    if there is None:
+        raise MissingFileError(
+            f"{folder} has no part of a graph: this process needs its own; copy it here, or shard "
+            "the store again"
         )
-    if manifest["number"] != number:
-        raise FormatError(f"{path} holds part {manifest['number']}; it was renamed or copied over")
-    arrays = {n: open_array(path, n, entry, MANIFEST) for n, entry in manifest["arrays"].items()}
-    if len(arrays["indptr"]) - 1 != bounds[number + 1] - bounds[number]:
-        raise FormatError(f"{path} is damaged: it has not the rows that {MANIFEST} says")
+    whole = _read_manifest(there)["whole"]
+    bounds = np.array(whole["bounds"], dtype=np.int64)
+    count = len(bounds) - 1
+    if processes > count:
+        raise InputError(
+            f"{folder} can be shared by at most {count} of the {processes} processes; start that "
+            f"many, or shard the store again with --parts {processes}"
+        )
+    cuts = np.arange(processes + 1) * count // processes
+    numbers = range(cuts[rank], cuts[rank + 1])
+    arrays = _joined([_open_part(folder, number, whole) for number in numbers], folder)
     return Part(
-        outline(whole).with_source({"data": str(Path(folder).resolve())}),
-        bounds,
-        number,
+        outline(whole).with_source({"data": str(folder.resolve())}),
+        bounds[cuts],
         CSR(arrays["indptr"], arrays["indices"], arrays.get("weights")),
         _features(arrays, whole["features"]),
         arrays["labels"],
         Split(arrays["train"], arrays["val"], arrays["test"]),
+        _node_ids(arrays),
     )
+
+
+def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str, AnyArray]:
+    """The arrays of one part, which must be of this whole."""
+    path = folder / f"part-{number}"
+    manifest = _read_manifest(path)
+    if manifest["number"] != number:
+        raise FormatError(f"{path} holds part {manifest['number']}; it was renamed or copied over")
+    if manifest["whole"] != whole:
+        raise FormatError(f"{path} is a part of another graph, or of another sharding, than others")
+    arrays = {n: open_array(path, n, entry, MANIFEST) for n, entry in manifest["arrays"].items()}
+    first, stop = whole["bounds"][number : number + 2]
+    if len(arrays["indptr"]) - 1 != stop - first:
+        raise FormatError(f"{path} is damaged: it has not the rows that {MANIFEST} says")
+    return arrays
+
+
+def _joined(parts: Sequence[Mapping[str, AnyArray]], folder: Path) -> Mapping[str, AnyArray]:
+    """The arrays of several parts as those of one, in unnamed files; of one, as they are."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = {}
+    for name in parts[0]:
+        arrays = [part[name] for part in parts]
+        if name in _OFFSETS:
+            ends = np.cumsum([0, *(array[-1] for array in arrays)])
+            rows = [array[:-1] + end for array, end in zip(arrays, ends[:-1], strict=True)]
+            joined[name] = np.concatenate([*rows, ends[-1:]])
+        else:
+            joined[name] = _in_one_file(arrays, folder)
+    return joined
+
+
+def _in_one_file(arrays: Sequence[AnyArray], folder: Path) -> AnyArray:
+    """Arrays one behind the other, mapped from a file that goes with the process."""
+    shape = sum(map(len, arrays)), *arrays[0].shape[1:]
+    n_bytes = sum(array.nbytes for array in arrays)
+    if n_bytes == 0:
+        return np.empty(shape, arrays[0].dtype)
+    place = folder if os.access(folder, os.W_OK) else Path.cwd()
+    with tempfile.TemporaryFile(dir=place) as file:
+        make_room(file, n_bytes, place, "parts that are joined")
+        for array in arrays:
+            for piece in raw_bytes(array):
+                file.write(piece.data)
+                forget(array)
+        file.flush()
+        return np.memmap(file, arrays[0].dtype, "r", shape=shape)
+
+
+def _node_ids(arrays: Mapping[str, Any]) -> Sequence[Any] | None:
+    if "node_ids_text" in arrays:
+        return TextIds(arrays["node_ids_text"], arrays["node_ids_offsets"])
+    return arrays.get("node_ids")
 
 
 def _features(arrays: Mapping[str, AnyArray], width: int) -> FloatArray | csr_array:

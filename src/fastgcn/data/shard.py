@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn._version import __version__
-from fastgcn.data.layout import fingerprint, write_npy
+from fastgcn.data.layout import fingerprint, id_arrays, write_npy
 from fastgcn.data.parts import KIND, MANIFEST, SCHEMA, is_sharded
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import Graph
@@ -81,9 +81,13 @@ def shard(
     try:
         folder.chmod(0o755)
         whole = _described(graph, bounds)
+        # All at once, for ids of one part may look like numbers, and those of another not.
+        ids = {} if graph.node_ids is None else id_arrays(graph.node_ids)
         with progress("Writing parts", parts, "parts") as advance:
             for number in range(parts):
-                _write_part(graph, whole, number, folder / f"part-{number}")
+                first, stop = whole["bounds"][number : number + 2]
+                arrays = _arrays_of(graph, first, stop) | _ids_of(ids, first, stop)
+                _write_part(arrays, whole, number, folder / f"part-{number}")
                 advance(1)
         if out.exists():
             shutil.rmtree(out)
@@ -113,10 +117,10 @@ def _described(graph: Graph, bounds: IntArray) -> dict[str, Any]:
     }
 
 
-def _write_part(graph: Graph, whole: Mapping[str, Any], number: int, folder: Path) -> None:
+def _write_part(
+    arrays: Mapping[str, AnyArray], whole: Mapping[str, Any], number: int, folder: Path
+) -> None:
     folder.mkdir()
-    first, stop = whole["bounds"][number : number + 2]
-    arrays = _arrays_of(graph, first, stop)
     for name, array in arrays.items():
         write_npy(folder / f"{name}.npy", array)
     manifest = {
@@ -152,3 +156,12 @@ def _arrays_of(graph: Graph, first: int, stop: int) -> dict[str, AnyArray]:
     for name, nodes in graph.split.items():
         arrays[name] = nodes[(nodes >= first) & (nodes < stop)]
     return arrays
+
+
+def _ids_of(ids: Mapping[str, AnyArray], first: int, stop: int) -> dict[str, AnyArray]:
+    """The ids of some nodes, of those that a store has under these names."""
+    if "node_ids_text" in ids:
+        offsets = ids["node_ids_offsets"][first : stop + 1]
+        text = ids["node_ids_text"][offsets[0] : offsets[-1]]
+        return {"node_ids_text": text, "node_ids_offsets": offsets - offsets[0]}
+    return {name: array[first:stop] for name, array in ids.items()}

@@ -1,6 +1,8 @@
-"""Scores and predictions of a network on a graph that ranks have between them."""
+"""Scores, predictions and hidden rows of a network on a graph that ranks have between them."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +12,13 @@ from fastgcn.distributed.channel import Channel
 from fastgcn.distributed.forward import Plan, SharedForward, plan_layers
 from fastgcn.distributed.matrix import own_rows
 from fastgcn.distributed.share import Share
+from fastgcn.errors import InputError
 from fastgcn.inference import check_width, feature_rows
 from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.models import GCN
 from fastgcn.types import FloatArray, IntArray
 
-# Nodes whose predictions are sent together.
+# Nodes whose rows are sent together.
 _NODES_AT_ONCE = 1 << 16
 
 
@@ -58,28 +61,61 @@ def predict_shared(model: GCN, share: Share, nodes: IntArray | None = None) -> F
     return _apply(model, share, plan, None)
 
 
-def predicted_parts(
-    model: GCN, share: Share, nodes: IntArray
-) -> Iterator[tuple[IntArray, FloatArray]]:
-    """On the first rank, ids and probabilities of all ranks' `nodes`, ascending, in pieces; the
-    others send theirs there and have none. `nodes` are own ones, ascending."""
-    channel = share.world.host
-    own = predict_shared(model, share, nodes)
-    counts = channel.counts(len(nodes), "numbers of nodes")
-    for rank, count in enumerate(counts):
+def embed_shared(model: GCN, share: Share, nodes: IntArray, layer: int = -1) -> FloatArray:
+    """(s, d) float32: H^(layer) of own `nodes`, ascending, `layer` as `embed` counts it.
+
+    Every rank must call it.
+    """
+    check_width(model, share.graph.n_features, f"{share.graph.name} has")
+    layers = depth_of(model, layer)
+    features = feature_rows(model, share.features)
+    if layers == 0:
+        return features(nodes)
+    plan = _plan(share, None, nodes, model.normalization, layers)
+    hidden: FloatArray = SharedForward(plan, features, share.world.host)(model).numpy()
+    return hidden
+
+
+def depth_of(model: GCN, layer: int) -> int:
+    """How many layers give H^(layer): -1 is the last hidden one."""
+    depth = len(model.layers)
+    if not -depth <= layer <= depth:
+        raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
+    return layer % depth if layer < 0 else layer
+
+
+def gathered(
+    share: Share, nodes: IntArray, own: FloatArray
+) -> Iterator[tuple[list[Any], FloatArray]]:
+    """On the first rank, ids and rows of all ranks' `nodes`, in the graph's order, in pieces; the
+    others send theirs there and have none. `nodes` are own ones, ascending, `own` their rows."""
+    channel, width = share.world.host, own.shape[1]
+    for rank, count in enumerate(channel.counts(len(nodes), "numbers of nodes")):
         for start in range(0, count, _NODES_AT_ONCE):
             part = slice(start, min(start + _NODES_AT_ONCE, count))
-            ids, rows = torch.from_numpy(nodes[part] + share.first), torch.from_numpy(own[part])
+            if channel.rank == rank:
+                ids, rows = share.own_ids(nodes[part]), np.ascontiguousarray(own[part])
             if rank > 0 and channel.rank == rank:
-                for tensor in (ids, rows):
-                    channel.exchange({0: tensor.contiguous()}, {}, "predictions")
-            if rank > 0 and channel.rank == 0:
-                size = part.stop - part.start
-                ids, rows = torch.empty(size, dtype=torch.int64), torch.empty(size, own.shape[1])
-                for tensor in (ids, rows):
-                    channel.exchange({}, {rank: tensor}, "predictions")
+                _send(channel, ids, rows)
             if channel.rank == 0:
-                yield ids.numpy(), rows.numpy()
+                yield (ids, rows) if rank == 0 else _received(channel, rank, width)
+
+
+def _send(channel: Channel, ids: list[Any], rows: FloatArray) -> None:
+    """Ids, which may be text of any length, and rows, to the first rank."""
+    text = torch.frombuffer(bytearray(json.dumps(ids).encode()), dtype=torch.uint8)
+    for tensor in (torch.tensor([len(text), len(rows)]), text, torch.from_numpy(rows)):
+        channel.exchange({0: tensor}, {}, "rows of nodes")
+
+
+def _received(channel: Channel, rank: int, width: int) -> tuple[list[Any], FloatArray]:
+    sizes = torch.empty(2, dtype=torch.int64)
+    channel.exchange({}, {rank: sizes}, "rows of nodes")
+    length, count = sizes.tolist()
+    text, rows = torch.empty(length, dtype=torch.uint8), torch.empty(count, width)
+    for tensor in (text, rows):
+        channel.exchange({}, {rank: tensor}, "rows of nodes")
+    return json.loads(text.numpy().tobytes()), rows.numpy()
 
 
 def _plan(

@@ -10,6 +10,6 @@ def launched() -> bool:
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 
-def restarted() -> bool:
-    """Whether torchrun has started the processes again, after one of them failed."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+def has_agent() -> bool:
+    """Whether torchrun's agent keeps a store for the processes, however often it starts them."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"

@@ -15,11 +15,17 @@ from torch.distributed.rendezvous import rendezvous
 _BETWEEN_LOOKS = 0.01  # seconds
 
 
-def fresh_store(rank: int, size: int, seconds: float) -> Store:
-    """The store that the environment names, under a prefix that only these processes know."""
+def common_store(rank: int, size: int, seconds: float) -> Store:
+    """The store that the environment names."""
     limit = timedelta(seconds=seconds)
+    store: Store
     store, _, _ = next(iter(rendezvous("env://", rank, size, timeout=limit)))
     store.set_timeout(limit)
+    return store
+
+
+def fresh_store(store: Store, rank: int, size: int, seconds: float) -> Store:
+    """The store under a prefix that only these processes know."""
     return PrefixStore(agreed_prefix(store, rank, size, seconds), store)
 
 

@@ -1,17 +1,20 @@
 """What one rank has of a graph: the rows of a range of its nodes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastgcn.checks import plain
 from fastgcn.csr import CSR
 from fastgcn.data.parts import Part
 from fastgcn.data.shard import cut
 from fastgcn.distributed.world import World
 from fastgcn.errors import InputError
 from fastgcn.graph import Graph, Split
-from fastgcn.node_sets import parse_nodes
+from fastgcn.node_sets import own_ids, parse_nodes
 from fastgcn.types import BoolArray, FloatArray, IntArray
 
 
@@ -26,6 +29,7 @@ class Share:
         csr: own rows, their columns being nodes of the whole graph.
         features, labels: own rows.
         split: own nodes of each part, ascending.
+        node_ids: what the user calls own nodes, where `graph` does not know; None: their number.
         outlined: whether `graph` is only an outline.
     """
 
@@ -36,6 +40,7 @@ class Share:
     features: FloatArray | csr_array
     labels: IntArray | BoolArray
     split: Split
+    node_ids: Sequence[Any] | None = None
     outlined: bool = False
 
     @classmethod
@@ -66,7 +71,15 @@ class Share:
         first, stop = (int(bound) for bound in part.bounds[world.rank : world.rank + 2])
         split = Split(*(_within(nodes, first, stop) for _, nodes in part.split.items()))
         return cls(
-            world, part.outline, part.bounds, part.csr, part.features, part.labels, split, True
+            world,
+            part.outline,
+            part.bounds,
+            part.csr,
+            part.features,
+            part.labels,
+            split,
+            part.node_ids,
+            True,
         )
 
     def nodes(self, text: str | None) -> IntArray:
@@ -79,11 +92,17 @@ class Share:
             return found
         if self.outlined:
             raise InputError(
-                f"shards do not have the graph's own ids: --nodes must be all, train, val or test, "
-                f"got {text!r}"
+                f"of shards, --nodes must be all, train, val or test, got {text!r}; ids are looked "
+                "up in the store itself"
             )
         first, stop = self.bounds[self.world.rank : self.world.rank + 2]
         return np.unique(_within(parse_nodes(self.graph, text), first, stop))
+
+    def own_ids(self, nodes: IntArray) -> list[Any]:
+        """What the user calls some of own nodes."""
+        if self.node_ids is None:
+            return own_ids(self.graph, nodes + self.first)
+        return [plain(self.node_ids[int(node)]) for node in nodes]
 
     @property
     def first(self) -> int:

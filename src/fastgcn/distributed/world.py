@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import Store
 
 from fastgcn.distributed.channel import Channel
-from fastgcn.distributed.launch import DEFAULT_TIMEOUT
-from fastgcn.distributed.meeting import fresh_store
+from fastgcn.distributed.launch import DEFAULT_TIMEOUT, has_agent
+from fastgcn.distributed.meeting import common_store, fresh_store
 from fastgcn.errors import ElsewhereError, FastGCNError, InputError, PeerError
 
 T = TypeVar("T")
@@ -31,8 +32,9 @@ class World:
         rows: the channel for what a step sends, on `device`.
     """
 
-    def __init__(self, rank: int, size: int, timeout: float) -> None:
+    def __init__(self, rank: int, size: int, timeout: float, store: Store | None = None) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
+        self._store = store
         self.device = torch.device("cpu")
         # Two, for batches are drawn by one thread while another takes steps.
         self.host, self.rows = self._channel("gloo"), self._channel("gloo")
@@ -44,16 +46,19 @@ class World:
             raise InputError(f"timeout must be above 0 seconds, got {timeout:g}")
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         try:
+            store, seconds = None, max(timeout, _JOINING)
+            if size > 1 or has_agent():
+                store = common_store(rank, size, seconds)
             if size > 1:
-                seconds = max(timeout, _JOINING)
+                assert store is not None
                 dist.init_process_group(
                     "gloo",
-                    store=fresh_store(rank, size, seconds),
+                    store=fresh_store(store, rank, size, seconds),
                     rank=rank,
                     world_size=size,
                     timeout=timedelta(seconds=seconds),
                 )
-            return cls(rank, size, timeout)
+            return cls(rank, size, timeout, store if has_agent() else None)
         except RuntimeError as error:
             raise PeerError(
                 f"rank {rank} could not join the {size} processes of the run at "
@@ -79,6 +84,19 @@ class World:
     def first(self) -> bool:
         """Whether this is the rank that writes and prints."""
         return self.rank == 0
+
+    def remember(self, key: str, value: str) -> None:
+        """Let torchrun keep a word for processes that it may start in the place of these."""
+        if self._store is not None:
+            self._store.set(f"fastgcn/{key}", value)
+
+    def recall(self, key: str) -> str | None:
+        """What these processes, or ones that they are in the place of, have had remembered."""
+        name = f"fastgcn/{key}"
+        if self._store is None or not self._store.check([name]):
+            return None
+        found: str = self._store.get(name).decode()
+        return found
 
     def leave(self) -> None:
         """Close the lines, once all ranks are done."""
