@@ -1,25 +1,31 @@
 """The commands, end to end, on the embedded data set."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+import torch
 import typer.main
 
 import fastgcn
 from fastgcn.cli import app
+from fastgcn.errors import InputError
 from tests.cli_runner import run_cli
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 README = Path(__file__).parent.parent / "README.md"
 
 Capture = pytest.CaptureFixture[str]
+
+ODD_NAMES = ("[/red] x", ":smile: [bold]", "blå", "long " * 30 + "name")
 
 
 @pytest.fixture(scope="module")
@@ -275,12 +281,140 @@ def test_resume_of_a_finished_run_reports_it(digits_run: Path, capfd: Capture) -
     assert json.loads(outcome.out)["epochs"] == 15
 
 
+@pytest.fixture(scope="module")
+def odd_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose classes have names that a terminal or a markup language may take amiss."""
+    folder = tmp_path_factory.mktemp("odd")
+    rows = [f"{i},{i % 4},{i % 3},{ODD_NAMES[i % 4]}" for i in range(60)]
+    (folder / "nodes.csv").write_text("\n".join(["id,a,b,label", *rows]), encoding="utf-8")
+    edges = [f"{i},{(i + 4) % 60}" for i in range(60)]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *edges]))
+    graph = fastgcn.load(str(folder), split="random", seed=0)
+    fastgcn.save(graph, folder / "store")
+    config = fastgcn.TrainConfig(hidden=4, samples=10, epochs=2)
+    fastgcn.fit(graph, config, run_dir=folder / "run")
+    return folder
+
+
+def test_own_names_are_shown_as_they_are(odd_names: Path, capfd: Capture) -> None:
+    for command in (
+        ["info", odd_names / "store"],
+        ["evaluate", odd_names / "run", odd_names / "store"],
+        ["train", "--resume", odd_names / "run"],
+    ):
+        outcome = run_cli(capfd, *command)
+        assert outcome.code == 0, outcome.err
+        for name in ODD_NAMES[:3]:
+            assert name in outcome.out, command
+        assert max(map(len, outcome.out.splitlines())) <= 100, "a line is too long for its console"
+
+
+def test_output_that_is_not_unicode(odd_names: Path) -> None:
+    def printed(*args: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "fastgcn", "info", str(odd_names / "store"), *args],
+            env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, check=True,
+        )  # fmt: skip
+        return done.stdout.decode("ascii")
+
+    assert r"bl\xe5" in printed()
+    assert list(json.loads(printed("--json"))["class_counts"]) == sorted(ODD_NAMES)
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_closed_streams(closed: str) -> None:
+    command = f'exec "$0" -m fastgcn info digits {"--json" if closed == "2" else ""} {closed}>&-'
+    done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    if closed == "2":
+        assert json.loads(done.stdout)["nodes"] == 1797
+
+
+def test_evaluate_names_the_part(digits_run: Path, capfd: Capture) -> None:
+    outcome = run_cli(capfd, "evaluate", digits_run, "--part", "val")
+    assert "Val nodes by class" in outcome.out
+    assert "Test nodes" not in outcome.out
+
+
+def test_a_diverged_training_is_told_and_is_valid_json(tmp_path: Path, capfd: Capture) -> None:
+    outcome = run_cli(
+        capfd, "train", "digits", "--epochs", 2, "--hidden", 8, "--learning-rate", "1e30",
+        "--run-dir", tmp_path / "r", "--json",
+    )  # fmt: skip
+    assert outcome.err.count("the weights have diverged") == 1
+
+    def refuse(word: str) -> None:
+        pytest.fail(f"{word} is not JSON")
+
+    result = json.loads(outcome.out, parse_constant=refuse)
+    assert result["test_loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "work"),
+    [
+        ("evaluate", "fastgcn.inference", "evaluate"),
+        ("predict", "fastgcn.inference", "predict_parts"),
+        ("embed", "fastgcn.inference", "embed_parts"),
+        ("report", "fastgcn.report", "run_report"),
+        ("diagnose", "fastgcn.diagnose.diagnosis", "Session"),
+    ],
+)
+def test_commands_work_on_the_threads_asked_for(
+    name: str, module: str, work: str, digits_run: Path, tmp_path: Path, capfd: Capture
+) -> None:
+    seen = []
+
+    def at_once(*_: object, **__: object) -> None:
+        seen.append(torch.get_num_threads())
+        raise InputError("seen")
+
+    def in_parts(*_: object, **__: object) -> Iterator[None]:
+        at_once()
+        yield
+
+    before = torch.get_num_threads()
+    wanted = before + 1  # which no default is
+    out = ["--out", tmp_path / "o.csv"] if name in ("predict", "embed") else []
+    subject = "digits" if name == "diagnose" else digits_run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{module}.{work}", in_parts if work.endswith("_parts") else at_once)
+        assert "seen" in run_cli(capfd, name, subject, *out, "--threads", wanted).err
+    assert seen == [wanted]
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("name", ["predict", "embed", "import"])
+def test_help_claims_no_default_where_there_is_none(name: str, capfd: Capture) -> None:
+    assert "[default: .]" not in run_cli(capfd, name, "--help").out
+
+
+def test_quick_benchmarks_leave_measured_pages_alone(
+    tmp_path: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fastgcn.bench import family
+    from fastgcn.bench.speed import figures
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(figures, "measure", lambda *_: None)
+    monkeypatch.setattr(family, "DATA", ())
+    for name in ("speed", "estimators"):
+        outcome = run_cli(capfd, "bench", name, "--quick")
+        assert outcome.code == 0, outcome.err
+        assert (tmp_path / "results" / "quick" / f"{name}.md").exists()
+        assert not (tmp_path / "docs").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (["train"], "give either DATA to train on or --resume RUN"),
         (["train", "digits", "--resume", "x"], "give either DATA"),
         (["train", "--resume", "nowhere"], "nowhere is not a run"),
+        (
+            ["train", "--resume", "RUN", "--epochs", "500", "--set", "bias=true"],
+            "a run continues with its own settings; leave out --epochs, --set",
+        ),
         (["train", "digits", "--hidden", "x"], "--hidden must be a whole number"),
         (
             ["train", "digits", "--set", "epoch=3"],

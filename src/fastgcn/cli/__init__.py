@@ -11,6 +11,7 @@ import typer
 
 from fastgcn._version import __version__
 from fastgcn.cli import apply, bench, data, diagnose, report, reproduce, shard, train
+from fastgcn.cli.output import take_any_stream
 from fastgcn.errors import ElsewhereError, FastGCNError
 from fastgcn.progress import plain_lines
 
@@ -54,6 +55,7 @@ def _root(
 
 def main() -> None:
     """Run the command; a user's mistake becomes one sentence on stderr and exit code 1."""
+    take_any_stream()
     try:
         app()
     except ElsewhereError:

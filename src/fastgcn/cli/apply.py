@@ -1,5 +1,6 @@
 """Commands that use a trained run: evaluate, predict, embed."""
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +30,11 @@ Memory = Annotated[
     str, typer.Option(help="What the process may take, such as 4GB; the rest is on disk.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-OutFile = Annotated[Path, typer.Option("--out", help="File to write; its ending is its format.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; all by default.")]
+OutFile = Annotated[
+    Path,
+    typer.Option("--out", show_default=False, help="File to write; its ending is its format."),
+]
 
 
 def open_run(
@@ -50,6 +55,13 @@ def open_run(
     return run, graph
 
 
+def held_to(threads: int | None) -> AbstractContextManager[None]:
+    """Run on so many threads, where a number was given."""
+    from fastgcn.machine import thread_count
+
+    return nullcontext() if threads is None else thread_count(threads)
+
+
 def evaluate(
     run_path: RunPath,
     data: Data = None,
@@ -58,6 +70,7 @@ def evaluate(
     split_seed: Seed = None,
     memory: Memory = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Score a run on a part of a graph's split, by the full network."""
@@ -68,6 +81,7 @@ def evaluate(
     if launched():
         from fastgcn.cli.apply_ranks import score as score_together
 
+        _refuse_alone(memory, device, threads)
         found = score_together(run_path, data, part, split, split_seed)
         if found is None:
             return
@@ -76,7 +90,8 @@ def evaluate(
         from fastgcn.inference import evaluate as score
 
         run, graph = open_run(run_path, data, split, split_seed, device)
-        name, metrics = graph.name, score(run, graph, part, memory=memory)
+        with held_to(threads):
+            name, metrics = graph.name, score(run, graph, part, memory=memory)
     classes = {n: list(getattr(metrics, n)) for n in ("precision", "recall", "f1", "support")}
     if json:
         emit_json(
@@ -90,7 +105,7 @@ def evaluate(
         ("", "score"),
         [(name, f"{value:.4f}") for name, value in metrics.scores().items()],
     )
-    show_classes(classes, run.class_names)
+    show_classes(part, classes, run.class_names)
 
 
 def predict(
@@ -112,6 +127,7 @@ def predict(
     seed: Annotated[int, typer.Option(help="Seed of sampled prediction.")] = 0,
     memory: Memory = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Predict classes with their probabilities, for nodes of a graph or for new ones."""
@@ -129,6 +145,7 @@ def predict(
                 "--samples, --new-nodes and --new-edges are for a single process; run it without "
                 "torchrun"
             )
+        _refuse_alone(memory, device, threads)
         written = write_predictions(run_path, data, out, nodes, split, split_seed)
         if written is not None:
             _done(run_path, out, written, json)
@@ -144,14 +161,16 @@ def predict(
             raise InputError("--new-nodes predicts the new nodes; leave --nodes and --samples out")
         new = read_new_nodes(new_nodes, new_edges, graph)
         count = len(new["node_ids"])
-        parts: Any = [(new["node_ids"], predict_new(run, graph, **new))]
+        with held_to(threads):
+            parts: Any = [(new["node_ids"], predict_new(run, graph, **new))]
     else:
         chosen = _chosen(graph, nodes)
         count = len(chosen)
         sizes = whole_numbers(samples, "--samples")
         found = predict_parts(run, graph, chosen, samples=sizes, seed=seed, memory=memory)
         parts = ((_own_ids(graph, some), rows) for some, rows in found)
-    write_table(out, (prediction_columns(ids, rows, run) for ids, rows in parts))
+    with held_to(threads):  # parts are computed as they are written
+        write_table(out, (prediction_columns(ids, rows, run) for ids, rows in parts))
     _done(run_path, out, count, json)
 
 
@@ -161,27 +180,48 @@ def embed(
     out: OutFile = Path(),
     nodes: Nodes = None,
     layer: Annotated[
-        int, typer.Option(help="Layer 1..M; -1 is the last hidden one, M the class scores.")
+        int,
+        typer.Option(help="Layer 1..M; -1: the last hidden one, M: class scores, 0: X."),
     ] = -1,
     split: SplitName = None,
     split_seed: Seed = None,
     memory: Memory = "auto",
     device: Device = "auto",
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
+    from fastgcn.distributed.launch import launched
     from fastgcn.inference import embed_parts
     from fastgcn.output_tables import embedding_columns, write_array, write_table
 
     _need_out(out)
+    if launched():
+        from fastgcn.cli.apply_ranks import write_embeddings
+
+        _refuse_alone(memory, device, threads)
+        written = write_embeddings(run_path, data, out, nodes, layer, split, split_seed)
+        if written is not None:
+            _done(run_path, out, written, json)
+        return
     run, graph = open_run(run_path, data, split, split_seed, device)
     chosen = _chosen(graph, nodes)
     parts = embed_parts(run, graph, chosen, layer=layer, memory=memory)
-    if out.suffix == ".npy":
-        write_array(out, len(chosen), (rows for _, rows in parts))
-    else:
-        write_table(out, (embedding_columns(_own_ids(graph, some), rows) for some, rows in parts))
+    with held_to(threads):  # parts are computed as they are written
+        if out.suffix == ".npy":
+            write_array(out, len(chosen), (rows for _, rows in parts))
+        else:
+            columns = (embedding_columns(_own_ids(graph, some), rows) for some, rows in parts)
+            write_table(out, columns)
     _done(run_path, out, len(chosen), json)
+
+
+def _refuse_alone(memory: str, device: str, threads: int | None) -> None:
+    """Options that several processes, which share the machine's memory and cores, do not have."""
+    if memory != "auto" or device not in ("auto", "cpu") or threads is not None:
+        raise InputError(
+            "--memory, --device and --threads are for a single process; run it without torchrun"
+        )
 
 
 def _need_out(out: Path) -> None:

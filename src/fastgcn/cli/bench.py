@@ -15,6 +15,9 @@ app = typer.Typer(no_args_is_help=True, help="Measure; results are kept as JSON 
 Seeds = Annotated[int, typer.Option(min=1, help="Seeds 0..N-1 of every setting.")]
 ResultsFile = Annotated[Path, typer.Option(help="File of results; what it has is kept.")]
 
+# Rough figures must not take the place of the measured ones that a page shows.
+_QUICK = Path("results/quick"), Path("results/quick")
+
 
 @app.command("accuracy")
 def accuracy(
@@ -73,10 +76,20 @@ def estimators(
     quick: Annotated[
         bool, typer.Option("--quick", help="Rough figures from few draws and short trainings.")
     ] = False,
-    results: ResultsFile = Path("results/estimators.jsonl"),
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of results; what it has is kept. results/estimators.jsonl, or "
+            "results/quick/estimators.jsonl."
+        ),
+    ] = None,
     docs: Annotated[
-        Path, typer.Option(help="Page whose tables are replaced; figures go beside it.")
-    ] = Path("docs/estimators.md"),
+        Path | None,
+        typer.Option(
+            help="Page whose tables are replaced; figures go beside it. docs/estimators.md, or "
+            "results/quick/estimators.md."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare all estimators: error of the gradient, time of a step, both at once, accuracy."""
@@ -90,7 +103,11 @@ def estimators(
     effort = family.quick() if quick else family.full()
     if seeds is not None:
         effort = replace(effort, seeds=seeds)
+    places = _QUICK if quick else (Path("results"), Path("docs"))
+    results = results or places[0] / "estimators.jsonl"
+    docs = docs or places[1] / "estimators.md"
     page.check_marks(docs)
+    docs.parent.mkdir(parents=True, exist_ok=True)  # now, and not after everything was measured
     subjects = [family.subject(name) for name in data or family.DATA]
     kept = Results(results, also=[results.with_name("accuracy.jsonl")])
     costs = [Costs(each, effort, kept).summary() for each in subjects if each.costs]
@@ -130,11 +147,17 @@ def speed(
     ] = False,
     results: Annotated[
         Path | None,
-        typer.Option(help="File of results; results/speed.jsonl, or results/speed-cuda.jsonl."),
+        typer.Option(
+            help="File of results; results/speed.jsonl, or results/speed-cuda.jsonl; in "
+            "results/quick with --quick."
+        ),
     ] = None,
     docs: Annotated[
         Path | None,
-        typer.Option(help="Page whose tables are replaced; docs/speed.md, or docs/gpu.md."),
+        typer.Option(
+            help="Page whose tables are replaced; docs/speed.md, or docs/gpu.md; in results/quick "
+            "with --quick."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -145,18 +168,21 @@ def speed(
 
     effort = efforts.quick() if quick else efforts.full()
     known: Sequence[figures.Figure] = figures.FIGURES
-    places = Path("results/speed.jsonl"), Path("docs/speed.md")
+    names = "speed.jsonl", "speed.md"
     if device == "cuda":
-        from fastgcn.bench.speed.device.figures import DEVICE_FIGURES
         from fastgcn.bench.speed.device.timing import cuda
 
-        cuda()
-        known, places = DEVICE_FIGURES, (Path("results/speed-cuda.jsonl"), Path("docs/gpu.md"))
+        cuda()  # before what cannot be imported without Triton
+        from fastgcn.bench.speed.device.figures import DEVICE_FIGURES
+
+        known, names = DEVICE_FIGURES, ("speed-cuda.jsonl", "gpu.md")
     elif device != "cpu":
         raise InputError(f"device must be cpu or cuda, got {device!r}")
-    results, docs = results or places[0], docs or places[1]
+    places = _QUICK if quick else (Path("results"), Path("docs"))
+    results, docs = results or places[0] / names[0], docs or places[1] / names[1]
     asked = figures.chosen(only, known)
     page.check_marks(docs, known)
+    docs.parent.mkdir(parents=True, exist_ok=True)  # now, and not after everything was measured
     kept = Results(results)
     figures.measure(asked, effort, kept)
     files = page.write_page(docs, effort, kept, known)

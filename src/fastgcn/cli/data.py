@@ -22,7 +22,9 @@ SplitName = Annotated[
     ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of a random split.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder to write the store to.")]
+Out = Annotated[
+    Path, typer.Option("--out", show_default=False, help="Folder to write the store to.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace a store that is there already.")]
 
 
@@ -99,15 +101,24 @@ def _show_facts(facts: dict[str, Any]) -> None:
 
 def _show_bars(title: str, counts: dict[str, int], limit: int | None = None) -> None:
     """A small bar chart in text, one line a bin."""
+    from rich.text import Text
+
     shown = dict(list(counts.items())[:limit])
-    longest, width = max(shown.values(), default=0) or 1, max(map(len, shown), default=0)
+    longest = max(shown.values(), default=0) or 1
     out = console()
-    out.print(f"  {title}", style="bold", markup=False)
-    for name, count in shown.items():
-        bar = "█" * round(40 * count / longest) or ("▏" if count else "")
-        out.print(f"  {name:>{width}}  {bar} {count:,}", markup=False)
+    names = [Text(name) for name in shown]
+    beside = len(f"      {longest:,}")  # blanks, and the largest number
+    width = min(max((name.cell_len for name in names), default=0), max(8, out.width // 2 - beside))
+    length = max(1, min(40, out.width - width - beside))
+    block, sliver = ("#", ".") if out.options.ascii_only else ("█", "▏")
+    out.print(Text(f"  {title}"), style="bold")
+    for name, count in zip(names, shown.values(), strict=True):
+        name.truncate(width, overflow="ellipsis")
+        name.align("right", width)
+        bar = block * round(length * count / longest) or (sliver if count else "")
+        out.print(Text.assemble("  ", name, f"  {bar} {count:,}"))
     if len(counts) > len(shown):
-        out.print(f"  … and {len(counts) - len(shown)} more", markup=False)
+        out.print(Text(f"  … and {len(counts) - len(shown)} more"))
     out.print()
 
 

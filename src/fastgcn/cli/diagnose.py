@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fastgcn.cli.apply import Threads
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
 from fastgcn.cli.output import emit_json, say, show_table
 from fastgcn.errors import InputError
@@ -21,7 +22,7 @@ def diagnose(
         Path | None, typer.Option(help="A run: its network and settings, and not random weights.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="Settings to start from, as in train; paper by default.")
+        str | None, typer.Option(help="Settings to start from, as in train; best by default.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting, KEY=VALUE; repeatable.")
@@ -31,11 +32,14 @@ def diagnose(
     ] = None,
     target: Annotated[
         list[float] | None,
-        typer.Option(help="Relative error to find sample sizes for; repeatable. 0.1 and 0.05."),
+        typer.Option(
+            help="Relative error to find sample sizes for; repeatable; 0.1, 0.05 by default."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="HTML page to write, with plots.")] = None,
     split: SplitName = None,
     split_seed: Seed = None,
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Measure the error of sampled layers and gradients, and say how many samples are needed."""
@@ -51,6 +55,8 @@ def diagnose(
     config, model = _subject(graph, run, preset, settings)
     if samples is not None:
         config = config.replace(samples=samples)
+    if threads is not None:
+        config = config.replace(threads=threads)
     found = measure(graph, config, model=model, targets=target or (0.1, 0.05))
     if out is not None:
         write_text(out, diagnosis_page(found))

@@ -1,5 +1,6 @@
 """What is seen while training: a live bar on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ class EpochView:
         self._last = ""
         self._judged: dict[str, Any] | None = None  # the last record with validation
         self._show = show
+        self._diverged = False
         self._log: Any = None
         if tensorboard is not None:
             from fastgcn.tensorboard import TensorBoardLogger
@@ -47,6 +49,12 @@ class EpochView:
     def __call__(self, record: dict[str, Any]) -> None:
         if self._log is not None:
             self._log(record)
+        if not self._diverged and not math.isfinite(record["train_loss"]):
+            self._diverged = True
+            say(
+                f"Note: the training loss is not finite (epoch {record['epoch']}): the weights "
+                "have diverged; try a smaller --learning-rate."
+            )
         text = f"loss {record['train_loss']:.4f}"
         if "val_micro_f1" in record:
             self._judged = record

@@ -1,17 +1,46 @@
 """How commands speak: JSON on stdout when asked for, tables for people otherwise."""
 
 import json
+import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+def take_any_stream() -> None:
+    """Let a command finish where standard output or error is closed, or is not Unicode.
+
+    Without standard error `print` would write to standard output, into the JSON.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def emit_json(value: dict[str, Any]) -> None:
-    """The command's one JSON object; everything else goes to stderr."""
-    print(json.dumps(value, ensure_ascii=False))
+    """The command's one JSON object; everything else goes to stderr.
+
+    JSON has no word for a number that is none, such as the loss of a training that diverged: null.
+    """
+    # Escapes stand for what the terminal's encoding may not have.
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(_finite(value), ensure_ascii=not unicode, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str) -> None:
@@ -30,18 +59,20 @@ def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
     """A table with its first column left-aligned and the others right-aligned."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
+    # Texts, for names are the user's own: a string with [brackets] would be taken for markup.
     table = Table(
-        title=title,
+        title=Text(title),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
         show_header=any(head),
     )
     for i, name in enumerate(head):
-        table.add_column(name, justify="left" if i == 0 else "right")
+        table.add_column(Text(name), justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))
     console().print(table)
 
 

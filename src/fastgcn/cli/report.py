@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fastgcn.cli.apply import Data, RunPath, open_run
+from fastgcn.cli.apply import Data, RunPath, Threads, held_to, open_run
 from fastgcn.cli.data import Json, Seed, SplitName
 from fastgcn.cli.output import emit_json, say
 
@@ -18,6 +18,7 @@ def report(
     ] = None,
     split: SplitName = None,
     split_seed: Seed = None,
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Write a self-contained HTML page on a run: curves, classes, degrees, map, time, settings."""
@@ -26,7 +27,8 @@ def report(
 
     run, graph = open_run(run_path, data, split, split_seed)
     place = out or run_path / "report.html"
-    html = run_report(run, graph)
+    with held_to(threads):
+        html = run_report(run, graph)
     write_text(place, html)
     if json:
         emit_json({"run": str(run_path), "out": str(place), "bytes": len(html.encode())})

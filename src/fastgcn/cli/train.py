@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def train(
+    ctx: typer.Context,
     data: Annotated[
         str | None, typer.Argument(help="A data set's name, or a folder or file to load.")
     ] = None,
@@ -87,6 +88,9 @@ def train(
     """Train a classifier on a graph's training nodes; validation nodes choose the weights kept."""
     if (data is None) == (resume is None):
         raise InputError("give either DATA to train on or --resume RUN to continue")
+    ignored = _given(ctx, but=("resume", "tensorboard", "timeout", "json"))
+    if resume is not None and ignored:
+        raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
     from fastgcn.settings import sample_sizes, settle, whole_numbers
 
     with joined(timeout) as world:
@@ -139,6 +143,17 @@ def train(
         emit_json(run.metrics | {"run": str(run.path)})
     else:
         show_result(run)
+
+
+def _given(ctx: typer.Context, *, but: tuple[str, ...]) -> list[str]:
+    """The options that were given on the command line."""
+    return [
+        option.opts[0]
+        for option in ctx.command.params
+        if option.name is not None
+        and option.name not in but
+        and getattr(ctx.get_parameter_source(option.name), "name", "") == "COMMANDLINE"
+    ]
 
 
 def _train(
@@ -249,7 +264,7 @@ def show_result(run: "Run") -> None:
         rows,
     )
     if "test_classes" in result:
-        show_classes(result["test_classes"], run.class_names)
+        show_classes("test", result["test_classes"], run.class_names)
     purposes = ("precompute", "sampling", "compute", "evaluation")
     total = sum(result[f"{purpose}_seconds"] for purpose in purposes)
     show_table(
@@ -265,11 +280,11 @@ def show_result(run: "Run") -> None:
         say(f"Run: {run.path}   next: fastgcn predict {run.path} --out predictions.csv")
 
 
-def show_classes(classes: dict[str, list[float]], names: Any) -> None:
-    """Scores by class."""
+def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None:
+    """Scores by class on a part of the split."""
     count = len(classes["f1"])
     show_table(
-        "Test nodes by class",
+        f"{part} nodes by class".capitalize(),
         ("class", "precision", "recall", "F1", "nodes"),
         [
             (
