@@ -143,7 +143,7 @@ def test_tables_and_data_say_the_same(found: Diagnosis) -> None:
 def test_a_graph_too_large_to_look_at_all_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows stand for all, with an interval, and there is no exact gradient."""
     monkeypatch.setattr("fastgcn.diagnose.network._WORK", 1)
-    monkeypatch.setattr("fastgcn.diagnose.gradients._LARGEST_INPUT", 1)
+    monkeypatch.setattr("fastgcn.diagnose.gradients._LARGEST", 1)
     found = diagnose(GRAPH, quick(), targets=[1.0])
     assert not found.complete
     assert found.rows == 4

@@ -13,6 +13,7 @@ from fastgcn.diagnose.gauge import Gauge, Laws
 from fastgcn.diagnose.gradients import GradientGauge
 from fastgcn.diagnose.members import DRAWS, LAWS, choices, family, name_of
 from fastgcn.diagnose.network import ExactNetwork
+from fastgcn.diagnose.session import Session
 from fastgcn.diagnose.solve import least_samples
 from fastgcn.features import FeatureRows
 from fastgcn.layerwise import full_forward
@@ -242,3 +243,18 @@ def test_the_family_is_told_apart() -> None:
     assert not any(one.history for one in members)
     assert len(family(NETWORK.config)) == len(members) - 1, "the settings' own is one of them"
     assert choices(family(NETWORK.config)[0]) == choices(NETWORK.config)
+
+
+def test_large_neighbourhoods_have_fewer_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = communities()
+    config = TrainConfig(hidden=4, samples=20, batch_size=8)
+    for large, expected in ((1 << 22, (4, 4)), (1, (2, 2))):
+        monkeypatch.setattr("fastgcn.diagnose.gradients._LARGE", large)
+        session = Session(graph, config, None)
+        gauge = session._gradients
+        assert gauge is not None
+        assert (len(gauge.batches), gauge.repeats) == expected
+        error = session.gradient_error(config, [20])
+        assert error is not None
+        assert error.value > 0
+        assert error.margin is not None

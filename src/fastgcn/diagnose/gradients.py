@@ -11,26 +11,29 @@ from fastgcn.diagnose.network import ExactNetwork
 from fastgcn.samplers import Block, FullSampler, LayerSampler
 from fastgcn.steps import flat_gradient
 
-# Numbers in the input rows of a whole neighbourhood beyond which its gradient is not computed.
-_LARGEST_INPUT = 1 << 28
-# Draws of each batch.
-_REPEATS = 4
+# Numbers in the widest rows of a whole neighbourhood beyond which its gradient is not computed.
+_LARGEST = 1 << 28
+# Batches, and draws of each; and the numbers beyond which half as many of both must do, lest the
+# gradients take minutes.
+_BATCHES, _REPEATS = 4, 4
+_LARGE = 1 << 22
 
 
 class GradientGauge:
-    """Gradients of a network's loss on some batches, dropout off; exact ones are computed once."""
+    """Gradients of a network's loss on the first of some batches, dropout off; exact ones are
+    computed once."""
 
     def __init__(self, network: ExactNetwork, loss: nn.Module, batches: Sequence[Tensor]) -> None:
-        self.network, self.loss, self.batches = network, loss, batches
+        share = 1 if _numbers(network, len(batches[0])) <= _LARGE else 2
+        self.repeats = _REPEATS // share
+        self.network, self.loss, self.batches = network, loss, batches[: _BATCHES // share]
         full = FullSampler(network.data.adjacency, network.layers)
-        self.exact = [self.gradient(full.sample(batch), batch) for batch in batches]
+        self.exact = [self.gradient(full.sample(batch), batch) for batch in self.batches]
 
     @staticmethod
     def affordable(network: ExactNetwork, batch_size: int) -> bool:
         """Whether the whole neighbourhood of a batch is no more than can be held."""
-        matrix = network.data.adjacency
-        reached = batch_size * max(len(matrix.values) / matrix.n, 1.0) ** network.layers
-        return bool(min(reached, matrix.n) * max(network.model.sizes) <= _LARGEST_INPUT)
+        return _numbers(network, batch_size) <= _LARGEST
 
     def gradient(self, blocks: Sequence[Block], batch: Tensor) -> Tensor:
         """(P,): the derivatives of the batch's loss by all weights."""
@@ -44,10 +47,17 @@ class GradientGauge:
         squares = [
             [
                 float((self.gradient(sampler.sample(batch, rng), batch) - exact).square().sum())
-                for _ in range(_REPEATS)
+                for _ in range(self.repeats)
             ]
             for batch, exact in zip(self.batches, self.exact, strict=True)
         ]
         totals = np.array([float(exact.square().sum()) for exact in self.exact])
         looked_at = sum(map(len, self.batches)) / len(self.network.data.batch_nodes)
         return relative_error(np.array(squares), totals, looked_at)
+
+
+def _numbers(network: ExactNetwork, batch_size: int) -> float:
+    """About how many the widest rows of a batch's whole neighbourhood have."""
+    matrix = network.data.adjacency
+    reached = batch_size * max(len(matrix.values) / matrix.n, 1.0) ** network.layers
+    return float(min(reached, matrix.n)) * max(network.model.sizes)

@@ -27,7 +27,6 @@ from fastgcn.training_data import prepare
 from fastgcn.types import IntArray
 
 _BATCHES = 8
-_GRADIENT_BATCHES = 4
 
 
 class Session:
@@ -95,7 +94,7 @@ class Session:
     def _gradients(self) -> GradientGauge | None:
         if not GradientGauge.affordable(self.network, self.config.batch_size):
             return None
-        return GradientGauge(self.network, self._loss, self.batches[:_GRADIENT_BATCHES])
+        return GradientGauge(self.network, self._loss, self.batches)
 
     def _sampler(self, member: TrainConfig, samples: Sequence[int]) -> LayerSampler:
         """A member in all sampled layers; what does not depend on t is kept for the next t."""
