@@ -28,6 +28,8 @@ FLOORS: list[tuple[str, ...]] = [
         "errors",
         "types",
         "mapped",
+        "strict_json",
+        "damage",
         "progress",
         "prefetch",
         "replace_file",

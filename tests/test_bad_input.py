@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, save_npz
 
+from fastgcn import fit, save
 from tests.cli_runner import run_cli
+from tests.communities import communities, quick
 
 NODES = "id,label,split,x,y\na,cat,train,0.5,1\nb,dog,val,1.5,2\nc,cat,test,2.5,3\n"
 EDGES = "source,target,weight\na,b,1\nb,c,2\n"
@@ -51,6 +53,12 @@ TABLES = [
     (nodes(NODES + "d,cat,train,1\n"), "column"),
     (nodes("id,id,x\na,b,1\n"), "'id' twice"),
     (nodes("id,label,x,comment\na,cat,1,hello\nb,dog,2,bye\nc,dog,2,bye\n"), "'comment'"),
+    (nodes("id,label,x,comment\na,cat,1,hello\n"), "take the column out of the table, or name "),
+    (nodes("id,label,x,comment\na,cat,1,hello\n"), "(--features a,b,c, or features= in Python)"),
+    (nodes(NODES.replace(",", ";")), "must separate columns by commas"),
+    (nodes(NODES.replace(",", ";").replace(".", ",")), "'id;label;split;x;y', has semicolons"),
+    (nodes("\ufeff" + NODES.replace(",", "\t")), "has tabs"),
+    (edges(EDGES.replace(",", ";")), "has semicolons; write it again with commas"),
     (lambda f: (nodes("")(f), (f / "nodes.csv").write_bytes(b"\xff\xfe\x00")), "nodes.csv"),
     (edges(""), "is empty"),
     (edges("from,to\na,b\n"), "no column 'source'"),
@@ -195,6 +203,111 @@ def test_arguments(
     monkeypatch.chdir(tmp_path)
     _refused(capfd, tmp_path, message, *args)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["info", "damaged"],
+        ["evaluate", "run", "damaged"],
+        ["predict", "run", "damaged", "--out", "p.csv"],
+        ["train", "damaged", "--epochs", "1"],
+        ["train", "damaged", "--epochs", "1", "--transductive"],
+        ["train", "damaged", "--epochs", "1", "--method", "graphsage-mean"],
+        ["diagnose", "damaged"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("name", ["indices", "indptr"])
+def test_a_damaged_store(
+    command: list[str],
+    name: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit(communities(), quick(epochs=1), run_dir="run")
+    save(communities(), "damaged")
+    with Path("damaged", f"{name}.npy").open("r+b") as file:
+        file.seek(200)
+        file.write(b"\xff\xff\xff\x7f" * 4)
+    outcome = run_cli(capfd, *command)
+    assert outcome.code == 1
+    place = tmp_path / "damaged"
+    *_, last = outcome.err.splitlines()
+    assert last.startswith(f"Error: {place / name}.npy is damaged: ")
+    assert last.endswith(f"; run fastgcn info {place} --verify")
+    assert not Path("p.csv").exists()
+
+
+@pytest.mark.parametrize("swapped", ["evaluate", "predict", "embed"])
+def test_features_in_another_order(
+    swapped: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, text in (("a", NODES), ("b", NODES.replace("x,y", "y,x"))):
+        Path(folder).mkdir()
+        _write(Path(folder), text, EDGES)
+        assert run_cli(capfd, "import", folder, "--out", f"{folder}-store").code == 0
+    flags = ["--epochs", 1, "--samples", 1, "--run-dir", "run"]
+    assert run_cli(capfd, "train", "a-store", *flags).code == 0
+    out = [] if swapped == "evaluate" else ["--out", "rows.csv"]
+    assert run_cli(capfd, swapped, "run", "a-store", *out).code == 0
+    Path("rows.csv").unlink(missing_ok=True)
+    outcome = run_cli(capfd, swapped, "run", "b-store", *out)
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[-1] == (
+        "Error: the run's features are not those of b-store: "
+        "feature 0 is 'x' in the run and 'y' in the graph"
+    )
+    assert not Path("rows.csv").exists()
+
+
+def test_a_page_where_a_folder_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(communities(), "store")
+    fit(communities(), quick(epochs=1), run_dir="run")
+    Path("mine").mkdir()
+    outcome = run_cli(capfd, "report", "run", "store", "--out", "mine")
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[-1].startswith("Error: mine is a folder; name the file")
+    assert not any(Path("mine").iterdir())
+
+
+def test_too_many_samples_say_what_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(communities(), "store")
+    outcome = run_cli(capfd, "train", "store", "--preset", "paper", "--run-dir", "run")
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[-1] == (
+        "Error: samples must be at most the 36 nodes of the training graph, got 400; lower samples "
+        "(--samples), or use the best settings (--preset best, or best_preset)"
+    )
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_file_of_node_ids(
+    encoding: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(communities(node_ids=[f"ñ{i}" for i in range(60)]), "store")
+    fit(communities(), quick(epochs=1), run_dir="run")
+    Path("ids").write_text("ñ5\nñ7\n", encoding=encoding)
+    predict = ["predict", "run", "store", "--out", "p.csv", "--nodes", "@ids"]
+    assert run_cli(capfd, *predict).code == 0
+    rows = Path("p.csv").read_text(encoding="utf-8").splitlines()
+    assert [row.split(",")[0].strip('"') for row in rows[1:]] == ["ñ5", "ñ7"]
+    Path("ids").write_text("ñ5", encoding="latin-1")
+    assert "ids must be UTF-8 text, but is not" in run_cli(capfd, *predict).err
 
 
 def test_existing_output_is_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -74,6 +74,7 @@ def test_direction_is_found_out() -> None:
         ({"labels": [0.5, 1, 1]}, "labels must be integers"),
         ({"labels": [[0, 1], [2, 0], [0, 0]]}, "multi-label labels must be 0 or 1"),
         ({"labels": np.ones((3, 3))}, "class_names must have 3 entries"),
+        ({"feature_names": ["a", "b"]}, "feature_names must have 3 entries, one a feature"),
         ({"node_ids": ["a", "b"]}, "node_ids must have 3 entries"),
         ({"node_ids": ["a", "b", "a"]}, "'a' appears more than once"),
         ({"split": split_of(train=[0, 3])}, "split.train must lie in 0..2"),

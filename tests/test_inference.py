@@ -31,7 +31,7 @@ from fastgcn.layerwise import full_forward
 from fastgcn.machine import thread_count
 from fastgcn.rows import GraphRows
 from fastgcn.types import FloatArray, IntArray
-from tests.communities import communities
+from tests.communities import communities, quick
 from tests.strategies import dense_adjacency, graphs, split_of
 
 
@@ -300,6 +300,22 @@ def test_what_cannot_be_asked(call: Any, message: str) -> None:
 
 def test_fewer_classes_than_the_network_knows_can_be_evaluated() -> None:
     assert evaluate(GCN([6, 5]), communities(class_names=None), "test").support[3:] == (0, 0)
+
+
+def test_features_are_compared_where_both_sides_name_them() -> None:
+    names = [f"f{i}" for i in range(6)]
+    run = fit(communities(feature_names=names), quick(epochs=1))
+    for apply in (predict, embed, lambda run, graph: evaluate(run, graph, "test")):
+        apply(run, communities(feature_names=names))
+        apply(run, communities())
+        apply(run.model, communities(feature_names=names[::-1]))
+        apply(fit(communities(), quick(epochs=1)), communities(feature_names=names))
+        with pytest.raises(InputError) as refused:
+            apply(run, communities(feature_names=["f0", "f2", "f1", "f3", "f4", "f5"]))
+        assert str(refused.value) == (
+            "the run's features are not those of communities: "
+            "feature 1 is 'f1' in the run and 'f2' in the graph"
+        )
 
 
 def test_cora(real_data: Any) -> None:

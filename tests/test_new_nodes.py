@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import block_diag, csr_array
 
-from fastgcn import GCN, Graph, predict, predict_new
+from fastgcn import GCN, Graph, fit, predict, predict_new
 from fastgcn.errors import InputError
+from tests.communities import communities, quick
 from tests.strategies import graphs
 
 
@@ -83,6 +84,14 @@ def test_own_ids_of_old_and_new_nodes() -> None:
     )
     by_number = predict_new(model, graph, features=np.eye(2, 3), source=[3, 4], target=[2, 3])
     np.testing.assert_array_equal(by_own, by_number)
+
+
+def test_features_in_another_order_are_refused() -> None:
+    run = fit(communities(feature_names=list("abcdef")), quick(epochs=1))
+    new: dict[str, Any] = {"features": np.zeros((1, 6)), "source": [60], "target": [0]}
+    predict_new(run, communities(feature_names=list("abcdef")), **new)
+    with pytest.raises(InputError, match="feature 0 is 'a' in the run and 'b' in the graph"):
+        predict_new(run, communities(feature_names=list("bacdef")), **new)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from fastgcn import Graph, fingerprint, open_store, save
+from fastgcn import (
+    GCN,
+    Graph,
+    fingerprint,
+    normalize,
+    open_store,
+    predict,
+    predict_new,
+    save,
+    subgraph,
+)
 from fastgcn.data.layout import TextIds, arrays_of, npy_sha256
 from fastgcn.data.store import StoreWriter
 from fastgcn.errors import FastGCNError, FormatError, InputError
+from fastgcn.features import FeatureRows, column_statistics
+from fastgcn.induced import counted_rows, gather
+from fastgcn.info import describe
+from tests.communities import communities
 from tests.strategies import graphs, split_of
 
 
@@ -97,6 +111,14 @@ def test_arrays_are_memory_mapped(tmp_path: Path) -> None:
     assert isinstance(graph.indices, np.memmap)
 
 
+def test_sparse_features_are_memory_mapped(tmp_path: Path) -> None:
+    save(communities(sparse=True), tmp_path / "s")
+    features = open_store(tmp_path / "s").features
+    assert isinstance(features, csr_array)
+    for part in (features.indices, features.data):
+        assert not part.flags.writeable, "scipy has copied what it was given"
+
+
 def test_checksum_is_that_of_the_file(tmp_path: Path) -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.save(tmp_path / "a.npy", array)
@@ -147,6 +169,153 @@ def test_an_object_array_is_never_unpickled(tmp_path: Path) -> None:
         open_store(tmp_path / "s")
 
 
+WILD = 2**31 - 1
+
+
+def _put(folder: Path, name: str, where: int | slice, value: Any) -> None:
+    """Write other numbers into an array of a store, as a failing disk would."""
+    array = np.load(folder / f"{name}.npy", mmap_mode="r+")
+    array[where] = value
+    array.flush()
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "value"),
+    [
+        ("indptr", 0, 1),
+        ("indptr", -1, 3),
+        ("indptr", -1, -1),
+        ("train", 0, 60),
+        ("val", -1, -1),
+        ("test", 2, WILD),
+        ("labels", 3, 3),
+        ("labels", 3, -2),
+        ("labels", 3, np.iinfo(np.int64).max),
+        ("labels", 3, np.iinfo(np.int64).min),
+    ],
+)
+@pytest.mark.parametrize("class_names", [None, ["a", "b", "c"]])
+def test_what_is_out_of_range_is_refused_when_a_store_opens(
+    tmp_path: Path, name: str, where: int, value: int, class_names: list[str] | None
+) -> None:
+    store = tmp_path / "s"
+    save(communities(class_names=class_names), store)
+    open_store(store)
+    _put(store, name, where, value)
+    with pytest.raises(FormatError) as refused:
+        open_store(store)
+    assert str(refused.value).startswith(f"{store}/{name}.npy is damaged: ")
+    assert str(refused.value).endswith(f"; run fastgcn info {store} --verify")
+
+
+READERS: dict[str, Callable[[Graph], object]] = {
+    "the training graph": lambda g: counted_rows(g.csr, g.split.train, "symmetric"),
+    "a training graph in another order": lambda g: counted_rows(g.csr, g.split.train[::-1], "row"),
+    "the whole graph": lambda g: gather(counted_rows(g.csr, None, "symmetric"), None),
+    "normalize": normalize,
+    "predict": lambda g: predict(GCN([6, 4, 3]), g),
+    "predict for one node": lambda g: predict(GCN([6, 4, 3]), g, [11]),
+    "sampled prediction": lambda g: predict(GCN([6, 4, 3]), g, samples=5),
+    "a new node": lambda g: predict_new(
+        GCN([6, 4, 3]), g, features=np.zeros((1, 6)), source=[60], target=[11]
+    ),
+    "info": describe,
+    "subgraph": lambda g: subgraph(g, [3, 11]),
+    "to_scipy": Graph.to_scipy,
+}
+DAMAGE: dict[str, tuple[str, slice, int]] = {
+    "wild columns": ("indices", slice(0, None), WILD),
+    "negative columns": ("indices", slice(0, None), -1),
+    "a column too many": ("indices", slice(0, None), 60),
+    "rows that run backwards": ("indptr", slice(12, 13), 0),
+    "rows before the first entry": ("indptr", slice(11, 12), -5),
+    "rows behind the last entry": ("indptr", slice(12, 13), 10**12),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize(("name", "where", "value"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_edges_are_refused_when_they_are_read(
+    tmp_path: Path,
+    name: str,
+    where: slice,
+    value: int,
+    read: Callable[[Graph], object],
+    weighted: bool,
+) -> None:
+    save(communities(directed=True, weighted=weighted), tmp_path / "s")
+    _put(tmp_path / "s", name, where, value)
+    graph = open_store(tmp_path / "s")  # reads no edge
+    with pytest.raises(FormatError) as refused:
+        read(graph)
+    assert str(refused.value).startswith(f"{tmp_path}/s/{name}.npy is damaged: ")
+    assert str(refused.value).endswith(f"; run fastgcn info {tmp_path}/s --verify")
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "value"),
+    [
+        ("features_indices", 4, 6),
+        ("features_indices", 4, -1),
+        ("features_indptr", 4, 10**6),
+        ("features_indptr", 4, -1),
+        ("features_indptr", 5, 0),
+    ],
+)
+@pytest.mark.parametrize(
+    "read", [FeatureRows, lambda features: column_statistics(features, np.arange(3))]
+)
+def test_damaged_sparse_features_are_refused(
+    tmp_path: Path, name: str, where: int, value: int, read: Callable[[Any], object]
+) -> None:
+    save(communities(sparse=True), tmp_path / "s")
+    _put(tmp_path / "s", name, where, value)
+    graph = open_store(tmp_path / "s")
+    with pytest.raises(FormatError, match=r"s is damaged: its sparse features are .* --verify"):
+        read(graph.features)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [("features_data", np.zeros(3, np.float32)), ("features_indptr", np.zeros(61, np.int64))],
+)
+def test_sparse_features_of_other_lengths_are_refused(
+    tmp_path: Path, name: str, changed: Any
+) -> None:
+    store = tmp_path / "s"
+    save(communities(sparse=True), store)
+    np.save(store / f"{name}.npy", changed)
+    _edit_manifest(store, lambda m: m["arrays"][name].update(shape=list(changed.shape)))
+    with pytest.raises(FormatError, match=f"s/{name}.npy is damaged: .* --verify"):
+        open_store(store)
+
+
+def test_an_id_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    save(example(), tmp_path / "s")
+    _put(tmp_path / "s", "node_ids_text", 2, 0xFF)
+    ids = open_store(tmp_path / "s").node_ids
+    assert ids is not None
+    assert ids[0] == "a"
+    with pytest.raises(FormatError, match=r"node_ids_text.npy is damaged: the id of node 1 .* --v"):
+        list(ids)
+
+
+def test_feature_names_are_kept(tmp_path: Path) -> None:
+    save(example(feature_names=["größe", "age"]), tmp_path / "s")
+    assert open_store(tmp_path / "s").feature_names == ("größe", "age")
+    save(example(), tmp_path / "t")
+    assert open_store(tmp_path / "t").feature_names is None
+
+
+def test_feature_names_of_a_store_of_an_earlier_version(tmp_path: Path) -> None:
+    save(example(), tmp_path / "s", columns={"features": ["age", "income"]})
+    _edit_manifest(tmp_path / "s", lambda m: m.pop("feature_names"))
+    assert open_store(tmp_path / "s").feature_names == ("age", "income")
+    save(example(), tmp_path / "lists", columns={"features": ["embedding"]})
+    assert open_store(tmp_path / "lists").feature_names is None
+
+
 def test_verify_finds_a_flipped_byte(tmp_path: Path) -> None:
     save(example(), tmp_path / "s")
     path = tmp_path / "s" / "features.npy"
@@ -160,7 +329,9 @@ def test_verify_finds_a_flipped_byte(tmp_path: Path) -> None:
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     save(example(), tmp_path / "s")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(
+        InputError, match=r"exists already; .* \(--force, or force=True in Python\)"
+    ):
         save(example(), tmp_path / "s")
     save(example(name="other"), tmp_path / "s", force=True)
     assert open_store(tmp_path / "s").name == "other"

@@ -40,6 +40,7 @@ def test_every_kind_of_file_gives_the_same_graph(tmp_path: Path, kind: str) -> N
             np.testing.assert_array_equal(arrays_of(graph)[name], array)
             assert arrays_of(graph)[name].dtype == array.dtype
     assert graph.class_names == ("x", "y")
+    assert graph.feature_names == ("size", "share")
 
 
 def test_reading_is_importing_and_opening(tmp_path: Path) -> None:
@@ -118,3 +119,8 @@ def test_no_edges(tmp_path: Path) -> None:
     graph = read_csv(tmp_path, "id,f\n0,1\n1,1\n")
     assert graph.n_edges == 0
     assert graph.indptr.tolist() == [0, 0, 0]
+
+
+def test_a_column_of_lists_names_no_feature(tmp_path: Path) -> None:
+    lists = {"id": ["a", "b"], "x": [[1.0, 2.0], [3.0, 4.0]]}
+    assert read(tmp_path, lists, {"source": ["a"], "target": ["b"]}).feature_names is None

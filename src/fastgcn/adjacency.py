@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from fastgcn import checks
 from fastgcn.csr import CSR, index_dtype
+from fastgcn.damage import check_columns, check_rows
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import Graph, Split
 from fastgcn.types import FloatArray, IntArray
@@ -106,9 +107,11 @@ def normalize(
 
     n = len(csr.indptr) - 1
     loops = self_loops and kind != "neighbors"
+    check_rows(csr.indptr, csr.indices)
     indptr, indices, values = cut_rows(
         csr.indptr, csr.indices, csr.weights, np.arange(n), loops=loops
     )
+    check_columns(indices, n, csr.indices)
     if csr.weights is None:
         sums = np.diff(indptr).astype(np.float64)
     else:
@@ -133,9 +136,12 @@ def induced_csr(csr: CSR, nodes: IntArray) -> CSR:
     position[nodes] = np.arange(k, dtype=position.dtype)
     indptr = np.zeros(k + 1, dtype=np.int64)
     columns, values = [], []
+    check_rows(csr.indptr, csr.indices, nodes)
     for start, stop in row_chunks(csr.indptr[nodes + 1] - csr.indptr[nodes]):
         entries, counts = row_entries(csr.indptr, nodes[start:stop])
-        column = position[csr.indices[entries]]
+        column = csr.indices[entries]
+        check_columns(column, n, csr.indices)
+        column = position[column]
         inside = column >= 0
         rows = np.repeat(np.arange(start, stop), counts)[inside]
         indptr[start + 1 : stop + 1] = np.bincount(rows - start, minlength=stop - start)
@@ -185,6 +191,7 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
         class_names=graph.class_names,
         directed=graph.directed,
         name=graph.name,
+        feature_names=graph.feature_names,
     )
 
 

@@ -147,6 +147,17 @@ def features(values: Any, n: int) -> FloatArray | csr_array:
     return array
 
 
+def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | None:
+    """One a feature."""
+    if names is None:
+        return None
+    if len(names) != width:
+        raise InputError(
+            f"feature_names must have {width} entries, one a feature, got {len(names)}"
+        )
+    return tuple(str(name) for name in names)
+
+
 def _numbers(array: AnyArray) -> AnyArray:
     if array.dtype.kind not in "fiub":
         raise InputError(f"features must be numbers, got {array.dtype}")
@@ -232,3 +243,23 @@ def labelled(
                 f"{named(int(without[0]), own_ids)} is in the {name} part of the split but has "
                 f"no label ({without.size:,} such nodes); label it or leave it out of the split"
             )
+
+
+def same_names(
+    what: str, names: Sequence[str] | None, others: Sequence[str] | None, graph_name: str
+) -> None:
+    """The run's classes or features are the graph's, in one order, as far as both name them."""
+    if names is not None and others is not None and tuple(names) != tuple(others):
+        kind = {"class": "classes", "feature": "features"}[what]
+        raise InputError(
+            f"the run's {kind} are not those of {graph_name}: "
+            f"{_first_difference(what, names, others)}"
+        )
+
+
+def _first_difference(what: str, names: Sequence[str], others: Sequence[str]) -> str:
+    for number, name in enumerate(names):
+        if number >= len(others) or others[number] != name:
+            there = repr(others[number]) if number < len(others) else "missing"
+            return f"{what} {number} is {name!r} in the run and {there} in the graph"
+    return f"the graph has {others[len(names)]!r} besides"

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.adjacency import Rows
+from fastgcn.damage import check_sparse
 from fastgcn.mapped import forget
 from fastgcn.progress import progress
 from fastgcn.types import FloatArray, IntArray
@@ -57,6 +58,8 @@ class Moments(NamedTuple):
 
 def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> Moments:
     """Of the rows `nodes`, read in pieces."""
+    if isinstance(features, csr_array):
+        check_sparse(features)
     width = int(features.shape[1])
     found = Moments(0, np.zeros(width), np.zeros(width))
     step = max(1, _CHUNK_BYTES // max(8 * width, 1))
@@ -109,6 +112,8 @@ class FeatureRows:
         statistics: Statistics | None = None,
     ) -> None:
         assert (statistics is None) == (scaling != "standard")
+        if isinstance(features, csr_array):
+            check_sparse(features)
         self.features, self.scaling, self.nodes = features, scaling, nodes
         self.statistics = statistics
 

@@ -59,6 +59,7 @@ class Graph:
         split: training, validation and test node ids.
         node_ids: the user's own ids, length n; None where they are 0..n-1.
         class_names: length C; None where classes are known by number only.
+        feature_names: length F; None where features are known by number only.
         directed: whether an edge may lack its reverse. None asks the constructor to find out.
         name: what the graph is called in messages and reports.
         cleaned: what was removed on the way in.
@@ -75,6 +76,7 @@ class Graph:
     split: Split = field(default_factory=Split)
     node_ids: Sequence[Any] | None = None
     class_names: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None
     directed: bool | None = None
     name: str = "graph"
     cleaned: Cleaning = field(default_factory=Cleaning)
@@ -89,6 +91,7 @@ class Graph:
         self._set("weights", csr.weights)
         self._set("cleaned", self.cleaned + cleaned)
         self._set("features", checks.features(self.features, n))
+        self._set("feature_names", checks.feature_names(self.feature_names, self.n_features))
         if self.class_names is not None:
             self._set("class_names", tuple(str(name) for name in self.class_names))
         if self.node_ids is not None:
@@ -117,8 +120,8 @@ class Graph:
         This is what lets a store larger than memory open at once.
         """
         graph = object.__new__(cls)
-        optional = ("labels", "node_ids", "class_names", "stored_fingerprint", "source")
-        defaults: dict[str, Any] = dict.fromkeys(optional)
+        optional = "labels node_ids class_names feature_names stored_fingerprint source"
+        defaults: dict[str, Any] = dict.fromkeys(optional.split())
         defaults |= {"name": "graph", "cleaned": Cleaning(), "split": Split()}
         for name, value in (defaults | fields).items():
             graph._set(name, value)
@@ -137,8 +140,8 @@ class Graph:
     ) -> "Graph":
         """A graph from edge ends 0..n-1; without `directed`, edges are stored both ways.
 
-        `fields` are those of `Graph`: labels, split, node_ids, class_names, name. The number
-        of nodes is that of the rows of `features`.
+        `fields` are those of `Graph`: labels, split, node_ids, class_names, feature_names,
+        name. The number of nodes is that of the rows of `features`.
         """
         n = checks.row_count(features)
         source, target, values = checks.edge_arrays(source, target, weights, n)

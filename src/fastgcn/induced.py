@@ -8,6 +8,7 @@ import numpy as np
 
 from fastgcn.adjacency import Adjacency, Rows, RowSource, induced_csr, row_chunks, scaling_factors
 from fastgcn.csr import CSR, index_dtype
+from fastgcn.damage import check_rows
 from fastgcn.mapped import forget
 from fastgcn.progress import progress
 from fastgcn.rows import GraphRows
@@ -36,6 +37,7 @@ class InducedRows:
         n = len(csr.indptr) - 1
         self._position = np.full(n, -1, index_dtype(n))
         self._position[nodes] = np.arange(len(nodes), dtype=self._position.dtype)
+        check_rows(csr.indptr, csr.indices, nodes)
         self._inside = np.empty(len(nodes), np.int64)
         sums = np.empty(len(nodes))
         for start, stop in _progressing(csr.indptr[nodes + 1] - csr.indptr[nodes], "Counting"):
@@ -72,6 +74,7 @@ class WholeRows(GraphRows):
 
     @property
     def counts(self) -> IntArray:
+        check_rows(self.csr.indptr, self.csr.indices)
         return np.diff(self.csr.indptr) + (self.normalization != "neighbors")
 
 

@@ -1,7 +1,6 @@
 """Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
 
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +17,7 @@ from fastgcn.errors import InputError, nearest
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
 from fastgcn.layerwise import ROW_ARRAYS, full_forward, needed_nodes, with_all_of_most
+from fastgcn.machine import memory_of_device
 from fastgcn.memory_plan import Budget
 from fastgcn.metrics import Metrics, measure
 from fastgcn.models import GCN
@@ -69,6 +69,7 @@ def predict_parts(
     model = model_of(run_or_model)
     ids = _node_set(graph, nodes)
     check_width(model, graph.n_features, f"{graph.name} has")
+    check_features(run_or_model, graph)
     if samples is None:
         logits = _full_rows(model, graph, ids, len(model.layers), memory)
     else:
@@ -107,6 +108,7 @@ def embed_parts(
     model = model_of(run_or_model)
     ids = _node_set(graph, nodes)
     check_width(model, graph.n_features, f"{graph.name} has")
+    check_features(run_or_model, graph)
     depth = len(model.layers)
     if not -depth <= layer <= depth:
         raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
@@ -121,7 +123,9 @@ _FEW = 16
 
 def _all_on_device(model: GCN, graph: Graph, nodes: IntArray) -> bool:
     """Whether the whole graph had better go through the network on its GPU."""
-    if find_spec("triton") is None or _FEW * len(nodes) < graph.n_nodes:
+    from fastgcn.gpu import why_no_kernels
+
+    if why_no_kernels() is not None or _FEW * len(nodes) < graph.n_nodes:
         return False
     from fastgcn.gpu.forward import fits
 
@@ -132,12 +136,13 @@ def _full_rows(model: GCN, graph: Graph, nodes: IntArray, layers: int, memory: s
     """H^(layers) of `nodes` by the full network; in a file where memory has no room for it."""
     source, features = full_view(model, graph)
     if next(model.parameters()).device.type != "cpu":
-        if _all_on_device(model, graph, nodes):
-            from fastgcn.gpu.forward import apply_to_graph  # needs Triton
+        with memory_of_device():
+            if _all_on_device(model, graph, nodes):
+                from fastgcn.gpu.forward import apply_to_graph  # needs Triton
 
-            return apply_to_graph(model, graph, nodes, layers)
-        return full_forward(model, source, features, nodes, layers=layers)
-    left = max(Budget.of(memory).left(), 0)
+                return apply_to_graph(model, graph, nodes, layers)
+            return full_forward(model, source, features, nodes, layers=layers)
+    left = Budget.of(memory).room()
     needed = needed_nodes(source, np.unique(nodes), layers)
     mixed = None
     # What the first layer mixes, XW or X, is as wide as the narrower of the two.
@@ -178,13 +183,7 @@ def evaluate(
     ids = _node_set(graph, _part(graph, nodes) if isinstance(nodes, str) else nodes)
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels to evaluate against")
-    model = model_of(run_or_model)
-    _check_classes(model, graph)
-    names = None if isinstance(run_or_model, GCN) else run_or_model.class_names
-    if names is not None and graph.class_names is not None and names != tuple(graph.class_names):
-        raise InputError(
-            f"the run's classes are not those of {graph.name}: {_first_difference(names, graph)}"
-        )
+    check_classes(run_or_model, graph)
     if graph.labels.ndim == 1:
         ids = ids[graph.labels[ids] >= 0]
     if not ids.size:
@@ -203,7 +202,9 @@ def _part(graph: Graph, name: str) -> IntArray:
     return parts[name]
 
 
-def _check_classes(model: GCN, graph: Graph) -> None:
+def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
+    """The graph's labels are those that the network was trained on."""
+    model = model_of(run_or_model)
     kinds = {False: "one class a node", True: "several labels a node"}
     if graph.multilabel != model.multilabel:
         raise InputError(
@@ -214,15 +215,8 @@ def _check_classes(model: GCN, graph: Graph) -> None:
     # Class ids may leave out the last classes; a column a label cannot.
     if graph.n_classes > known or (graph.multilabel and graph.n_classes < known):
         raise InputError(f"the model knows {known} classes, {graph.name} has {graph.n_classes}")
-
-
-def _first_difference(names: Sequence[str], graph: Graph) -> str:
-    others = list(graph.class_names or ())
-    for number, name in enumerate(names):
-        if number >= len(others) or others[number] != name:
-            there = repr(others[number]) if number < len(others) else "missing"
-            return f"class {number} is {name!r} in the run and {there} in the graph"
-    return f"the graph has {others[len(names)]!r} besides"
+    names = None if isinstance(run_or_model, GCN) else run_or_model.class_names
+    checks.same_names("class", names, graph.class_names, graph.name)
 
 
 def model_of(run_or_model: "Run | GCN") -> GCN:
@@ -293,3 +287,12 @@ def check_width(model: GCN, width: int, who: str) -> None:
     """The network was made for features of this width."""
     if width != model.sizes[0]:
         raise InputError(f"the model was trained on {model.sizes[0]} features, {who} {width}")
+
+
+def check_features(run_or_model: "Run | GCN", graph: Graph) -> None:
+    """The graph's features are those the network was trained on, and in their order.
+
+    Columns that changed places would give other probabilities without a word.
+    """
+    names = None if isinstance(run_or_model, GCN) else run_or_model.feature_names
+    checks.same_names("feature", names, graph.feature_names, graph.name)

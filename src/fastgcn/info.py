@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastgcn.damage import check_columns, check_rows
 from fastgcn.data.layout import arrays_of, fingerprint
 from fastgcn.graph import Graph
 from fastgcn.progress import progress
@@ -15,6 +16,7 @@ _EDGES_AT_ONCE = 1 << 22
 
 def describe(graph: Graph) -> dict[str, Any]:
     """Counts, degrees, classes, split, homophily, memory and what was cleaned, as plain data."""
+    check_rows(graph.indptr, graph.indices)
     degrees = np.diff(graph.indptr)
     return {
         "name": graph.name,
@@ -62,7 +64,9 @@ def isolated_nodes(graph: Graph) -> int:
     alone = np.diff(graph.indptr) == 0
     if graph.directed:
         for start in range(0, len(graph.indices), _EDGES_AT_ONCE):
-            alone[graph.indices[start : start + _EDGES_AT_ONCE]] = False
+            ends = graph.indices[start : start + _EDGES_AT_ONCE]
+            check_columns(ends, graph.n_nodes, graph.indices)
+            alone[ends] = False
     return int(alone.sum())
 
 
@@ -98,7 +102,9 @@ def homophily(graph: Graph) -> float | None:
             stop = min(start + _EDGES_AT_ONCE, len(graph.indices))
             # The row of an edge is the last one that starts at or before it.
             rows = np.searchsorted(graph.indptr, np.arange(start, stop), side="right") - 1
-            here, there = labels[rows], labels[graph.indices[start:stop]]
+            ends = graph.indices[start:stop]
+            check_columns(ends, graph.n_nodes, graph.indices)
+            here, there = labels[rows], labels[ends]
             if labels.ndim == 2:
                 same += int(np.count_nonzero((here & there).any(axis=1)))
                 both += stop - start

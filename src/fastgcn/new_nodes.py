@@ -14,7 +14,7 @@ from fastgcn.csr import csr_from_edges
 from fastgcn.errors import InputError
 from fastgcn.features import FeatureRows
 from fastgcn.graph import Graph
-from fastgcn.inference import check_width, feature_rows, model_of
+from fastgcn.inference import check_features, check_width, feature_rows, model_of
 from fastgcn.layerwise import full_forward
 from fastgcn.models import GCN
 from fastgcn.node_sets import old_positions
@@ -47,6 +47,7 @@ def predict_new(
     k = checks.row_count(features)
     rows = checks.features(features, k)
     check_width(model, int(rows.shape[1]), "the new nodes have")
+    check_features(run_or_model, graph)
     if node_ids is not None:
         ids = checks.node_ids(list(node_ids), k)
         source, target = (_positions(graph, ids, ends) for ends in (source, target))

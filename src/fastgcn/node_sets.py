@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastgcn import checks
-from fastgcn.errors import InputError, MissingFileError
+from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph import Graph
 from fastgcn.types import IntArray
 
@@ -28,9 +28,12 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
         return parts[text]
     if text.startswith("@"):
         try:
-            words = Path(text[1:]).read_text().split("\n")
+            # Windows' editors put a mark before the text, which is no part of the first id.
+            words = Path(text[1:]).read_text(encoding="utf-8-sig").split("\n")
         except FileNotFoundError:
             raise MissingFileError(f"there is no file {text[1:]} with node ids") from None
+        except UnicodeDecodeError:
+            raise FormatError(f"{text[1:]} must be UTF-8 text, but is not") from None
     else:
         words = text.split(",")
     return positions(graph, [word.strip() for word in words if word.strip()])

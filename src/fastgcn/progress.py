@@ -49,6 +49,7 @@ def progress(what: str, total: int, unit: str = "") -> Iterator[Callable[[int], 
     display = show(what, total, unit)
     try:
         yield display.advance
+        display.finish()
     finally:
         display.close()
 
@@ -58,17 +59,25 @@ class _Lines:
         self.what, self.total, self.unit = what, total, unit
         self.done = 0
         self.next_line = time.monotonic() + _DELAY
+        self.shown: int | None = None
 
     def advance(self, done: int) -> None:
         self.done += done
         if time.monotonic() >= self.next_line:
             self.next_line = time.monotonic() + _LINE_EVERY
-            share = self.done / max(self.total, 1)
-            print(
-                f"{self.what}: {share:.0%} ({self.done:,} of {self.total:,} {self.unit})".rstrip(),
-                file=sys.stderr,
-                flush=True,
-            )
+            self._line()
+
+    def finish(self) -> None:
+        """Whoever saw a beginning sees the end, which otherwise comes between two lines."""
+        if self.shown is not None and self.shown < self.total:
+            self.done = self.total
+            self._line()
+
+    def _line(self) -> None:
+        self.shown = self.done
+        share = self.done / max(self.total, 1)
+        entries = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
+        print(f"{self.what}: {share:.0%} ({entries})", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         pass
@@ -94,6 +103,9 @@ class _Bar:
             self.task = self.bar.add_task(self.what, total=self.total)
         assert isinstance(self.bar, Progress)
         self.bar.update(self.task, completed=self.done)
+
+    def finish(self) -> None:
+        pass  # the bar goes when it is closed
 
     def close(self) -> None:
         from rich.progress import Progress

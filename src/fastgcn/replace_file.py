@@ -18,6 +18,8 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make the file beside its place, then rename it into it."""
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} into")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name the file to write, such as {path / 'FILE'}")
     # Always the same name, so that what a kill leaves behind goes with the next write.
     temporary = path.with_name(f".{path.name}.partial")
     try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fastgcn.adjacency import Rows, scaling_factors
 from fastgcn.csr import CSR
+from fastgcn.damage import check_columns, check_rows
 from fastgcn.mapped import forget
 from fastgcn.types import FloatArray, IntArray
 
@@ -62,12 +63,12 @@ class GraphRows:
     def _unscaled(self, nodes: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
         """The rows of A + I (of A without loops), enlarged if joined."""
         if self.joined is None:
-            return _cut(self.csr, nodes, loops=self._loops)
+            return self._cut(nodes)
         old = np.flatnonzero(nodes < self._old)
         places, gains = self._gains(nodes)
         new = np.flatnonzero(nodes >= self._old) if self._loops else nodes[:0]
         parts = [
-            (old, *_cut(self.csr, nodes[old], loops=self._loops)),
+            (old, *self._cut(nodes[old])),
             (places, *_cut(self.joined.gained, gains)),
             (new, np.arange(len(new) + 1), nodes[new], np.ones(len(new), np.float32)),
         ]
@@ -76,6 +77,13 @@ class GraphRows:
         order = np.lexsort((columns, row))
         indptr = np.searchsorted(row[order], np.arange(len(nodes) + 1))
         return indptr, columns[order], np.concatenate([part[3] for part in parts])[order]
+
+    def _cut(self, nodes: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Rows of the graph as it was, which may be a damaged file's."""
+        check_rows(self.csr.indptr, self.csr.indices, nodes)
+        rows = _cut(self.csr, nodes, loops=self._loops)
+        check_columns(rows[1], self._old, self.csr.indices)
+        return rows
 
     def _are_many(self, asked: int) -> bool:
         """Whether so many are asked for that all factors are cheaper than finding out which."""
@@ -116,6 +124,7 @@ def _cut(
 def _sums(csr: CSR, nodes: IntArray) -> FloatArray:
     if csr.weights is None:
         return (csr.indptr[nodes + 1] - csr.indptr[nodes]).astype(np.float64)
+    check_rows(csr.indptr, csr.indices, nodes)
     indptr, _, weights = _cut(csr, nodes)
     rows = np.repeat(np.arange(len(nodes)), np.diff(indptr))
     return np.bincount(rows, weights=weights, minlength=len(nodes)).astype(np.float64)

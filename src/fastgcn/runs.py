@@ -16,6 +16,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.models import GCN
 from fastgcn.replace_file import write_bytes, write_text
+from fastgcn.strict_json import dumps, with_nan
 
 SCHEMA = 1
 
@@ -31,6 +32,7 @@ class Run:
             it was validated.
         metrics: final scores and times by name.
         class_names: the classes of the model's outputs, None where known by number only.
+        feature_names: the features of the model's inputs, None where known by number only.
         fingerprint: of the graph it was trained on.
         source: what that graph was loaded from, None if it was made in memory.
         path: the run's folder, None if it has none.
@@ -41,6 +43,7 @@ class Run:
     history: list[dict[str, Any]]
     metrics: dict[str, Any]
     class_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
     fingerprint: str = ""
     source: Mapping[str, Any] | None = None
     path: Path | None = None
@@ -75,13 +78,13 @@ class RunFolder:
         if (path / "config.json").exists():
             raise InputError(
                 f"{path} holds a run already; continue it with --resume {path} "
-                "or choose another --run-dir"
+                "(fastgcn.resume in Python), or choose another folder"
             )
         try:
             path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise InputError(
-                f"{path} cannot be a run's folder: a file is in its place; choose another --run-dir"
+                f"{path} cannot be a run's folder: a file is in its place; choose another one"
             ) from None
         folder = cls(path, {"schema": SCHEMA, **about})
         write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
@@ -90,7 +93,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         try:
-            about = json.loads((path / "config.json").read_text())
+            about = json.loads((path / "config.json").read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise MissingFileError(f"{path} is not a run: it has no config.json") from None
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -111,20 +114,18 @@ class RunFolder:
         return (self.path / "result.json").exists()
 
     def write_history(self, history: list[dict[str, Any]]) -> None:
-        write_text(
-            self.path / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in history)
-        )
+        write_text(self.path / "metrics.jsonl", "".join(dumps(record) + "\n" for record in history))
 
     def append_history(self, record: dict[str, Any]) -> None:
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(dumps(record) + "\n")
 
     def read_history(self, epochs: int) -> list[dict[str, Any]]:
         """The first `epochs` records; later ones may be cut off by a kill."""
         path = self.path / "metrics.jsonl"
         try:
             lines = path.read_bytes().splitlines()[:epochs]
-            records = [json.loads(line) for line in lines]
+            records = [with_nan(json.loads(line)) for line in lines]
         except FileNotFoundError:
             raise MissingFileError(f"{path} is missing") from None
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -153,11 +154,12 @@ class RunFolder:
             "sizes": json.dumps(model.sizes),
             "multilabel": json.dumps(model.multilabel),
             "class_names": json.dumps(run.class_names),
+            "feature_names": json.dumps(run.feature_names),
             "fingerprint": run.fingerprint,
         }
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
         write_bytes(self.path / "model.safetensors", _safetensors(tensors, metadata))
-        write_text(self.path / "result.json", json.dumps(run.metrics, indent=1))
+        write_text(self.path / "result.json", dumps(run.metrics, indent=1))
 
     def load(self) -> Run:
         if not self.finished:
@@ -171,6 +173,8 @@ class RunFolder:
         try:
             config = TrainConfig.from_dict(json.loads(metadata["config"]))
             names = json.loads(metadata["class_names"])
+            # Runs of earlier versions do not have them.
+            features = json.loads(metadata.get("feature_names", "null"))
             model = build_model(
                 config, json.loads(metadata["sizes"]), multilabel=json.loads(metadata["multilabel"])
             )
@@ -184,6 +188,7 @@ class RunFolder:
             history=self.read_history(result["epochs"]),
             metrics=result,
             class_names=None if names is None else tuple(names),
+            feature_names=None if features is None else tuple(features),
             fingerprint=metadata["fingerprint"],
             source=self.about["data"],
             path=self.path,
@@ -192,7 +197,7 @@ class RunFolder:
     def _read_result(self) -> dict[str, Any]:
         path = self.path / "result.json"
         try:
-            result = json.loads(path.read_bytes())
+            result = with_nan(json.loads(path.read_bytes()))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise FormatError(f"{path} is damaged: {error}") from None
         if not isinstance(result, dict) or not isinstance(result.get("epochs"), int):

@@ -60,7 +60,7 @@ def settle(
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise MissingFileError(f"there is no config file {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -82,6 +82,8 @@ def _assigned(assignments: Sequence[str]) -> dict[str, Any]:
 
 def sample_sizes(text: str | None) -> int | list[int] | str | None:
     """The flag `--samples`: numbers, or `auto`."""
+    if text is not None and text.isalpha() and text != "auto":
+        raise InputError(f"--samples must be whole numbers or auto, got {text!r}")
     return text if text == "auto" else whole_numbers(text, "--samples")
 
 

@@ -212,5 +212,6 @@ def check_trainable(graph: Graph, config: TrainConfig) -> None:
     for t in config.layer_samples:
         if t > n:
             raise InputError(
-                f"samples must be at most the {n:,} nodes of the training graph, got {t:,}"
+                f"samples must be at most the {n:,} nodes of the training graph, got {t:,}; lower "
+                "samples (--samples), or use the best settings (--preset best, or best_preset)"
             )

@@ -15,6 +15,7 @@ from fastgcn.errors import InputError
 if TYPE_CHECKING:
     from fastgcn.distributed.share import Share
     from fastgcn.distributed.world import World
+    from fastgcn.graph import Graph
     from fastgcn.metrics import Metrics
     from fastgcn.runs import Run
     from fastgcn.types import FloatArray, IntArray
@@ -27,10 +28,12 @@ def score(
 ) -> "tuple[Run, str, Metrics] | None":
     """The run, the graph's name and the scores; None where another process says them."""
     from fastgcn.distributed.judge import SharedJudge
+    from fastgcn.inference import check_classes
 
     with joined() as world:
         assert world is not None
         run, share = _opened(world, run_path, data, split, seed)
+        jointly(world, "the data", lambda: check_classes(run, share.graph))
         # Of the whole graph, as `evaluate` does it in one process.
         config = run.config.replace(evaluation_graph="all")
         judge = SharedJudge(share, config, getattr(share.split, part))
@@ -135,7 +138,6 @@ def _opened(
     """The run and this process's share of a graph, which must be the same to all processes."""
     from fastgcn.data.layout import fingerprint
     from fastgcn.distributed.share import Share
-    from fastgcn.inference import check_width
     from fastgcn.runs import Run
 
     run = jointly(world, "the run", lambda: Run.load(run_path))
@@ -152,12 +154,17 @@ def _opened(
     if share is None:  # of one process, which has all
         share = jointly(world, "the data", lambda: Share.of_graph(graph, world))
     world.agree("data", fingerprint(graph))
-    jointly(
-        world, "the data", lambda: check_width(run.model, graph.n_features, f"{graph.name} has")
-    )
+    jointly(world, "the data", lambda: _check_fit(run, graph))
     if world.first and fingerprint(graph) != run.fingerprint:
         say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
     return run, share
+
+
+def _check_fit(run: "Run", graph: "Graph") -> None:
+    from fastgcn.inference import check_features, check_width
+
+    check_width(run.model, graph.n_features, f"{graph.name} has")
+    check_features(run, graph)
 
 
 def _digest(run: "Run") -> str:

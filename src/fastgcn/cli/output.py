@@ -1,12 +1,13 @@
 """How commands speak: JSON on stdout when asked for, tables for people otherwise."""
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fastgcn.strict_json import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,15 +33,7 @@ def emit_json(value: dict[str, Any]) -> None:
     """
     # Escapes stand for what the terminal's encoding may not have.
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(_finite(value), ensure_ascii=not unicode, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(finite(value), ensure_ascii=not unicode, allow_nan=False))
 
 
 def say(text: str) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.lib import format as npy
 from scipy.sparse import csr_array
 
+from fastgcn.csr import index_dtype
+from fastgcn.damage import damaged
 from fastgcn.graph import Graph, Split
 from fastgcn.mapped import forget
 from fastgcn.types import AnyArray, IntArray
@@ -64,7 +66,11 @@ class TextIds(Sequence[str]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"id {index} of {len(self)}")
         index = int(index) % len(self)
-        return self.text[self.offsets[index] : self.offsets[index + 1]].tobytes().decode()
+        encoded = self.text[self.offsets[index] : self.offsets[index + 1]].tobytes()
+        try:
+            return encoded.decode()
+        except UnicodeDecodeError:
+            raise damaged(self.text, f"the id of node {index} is not UTF-8 text") from None
 
 
 def arrays_of(graph: Graph) -> dict[str, AnyArray]:
@@ -105,9 +111,11 @@ def graph_from(arrays: Mapping[str, AnyArray], n_features: int, **fields: Any) -
     if "features" in arrays:
         features: AnyArray | csr_array = arrays["features"]
     else:
+        columns = arrays["features_indices"]
+        # Of one dtype with the columns, or scipy would read and copy these.
+        indptr = arrays["features_indptr"].astype(index_dtype(len(columns)))
         features = csr_array(
-            tuple(arrays[f"features_{part}"] for part in ("data", "indices", "indptr")),
-            shape=(len(arrays["indptr"]) - 1, n_features),
+            (arrays["features_data"], columns, indptr), shape=(len(indptr) - 1, n_features)
         )
     if "node_ids_text" in arrays:
         fields["node_ids"] = TextIds(arrays["node_ids_text"], arrays["node_ids_offsets"])

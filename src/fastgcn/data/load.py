@@ -7,7 +7,8 @@ from typing import Any
 from fastgcn.data.readers import READERS
 from fastgcn.data.readers._options import check_options, choice
 from fastgcn.data.splits import stratified_split
-from fastgcn.data.store import MANIFEST, is_store, open_store
+from fastgcn.data.store import is_store, open_store
+from fastgcn.data.store_checks import MANIFEST
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph import Graph
 
@@ -66,7 +67,8 @@ def detect(path: str | os.PathLike[str]) -> str:
         return found[0]
     if found:
         raise FormatError(
-            f"{path} can be read as {' or as '.join(found)}: pass format= the one that is meant"
+            f"{path} can be read as {' or as '.join(found)}: pass format= the one that is meant in "
+            "Python, or move the files of one of them to a folder of their own"
         )
     raise FormatError(_nothing_found(path))
 

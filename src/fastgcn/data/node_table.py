@@ -89,7 +89,10 @@ def _split_reader(table: Table, options: NodeOptions) -> Categories | None:
 
 def _random_split(labels: AnyArray | None, seed: int) -> Split:
     if labels is None:
-        raise InputError("random_split needs labels, but the node table has none; see label=")
+        raise InputError(
+            "random_split needs labels, but the node table has none; name their column "
+            "(--label, or label= in Python)"
+        )
     return stratified_split(labels, seed=seed)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastgcn.csr import CSR
+from fastgcn.csr import CSR, index_dtype
 from fastgcn.data.disk_room import make_room
 from fastgcn.data.layout import TextIds, raw_bytes
 from fastgcn.data.store import open_array
@@ -148,8 +148,10 @@ def _node_ids(arrays: Mapping[str, Any]) -> Sequence[Any] | None:
 def _features(arrays: Mapping[str, AnyArray], width: int) -> FloatArray | csr_array:
     if "features" in arrays:
         return arrays["features"]
-    parts = tuple(arrays[f"features_{part}"] for part in ("data", "indices", "indptr"))
-    return csr_array(parts, shape=(len(arrays["indptr"]) - 1, width))
+    values, columns, rows = (arrays[f"features_{part}"] for part in ("data", "indices", "indptr"))
+    # Of the columns' type, where it is enough for them, or scipy would copy the columns.
+    rows = rows.astype(index_dtype(len(columns)))
+    return csr_array((values, columns, rows), shape=(len(arrays["indptr"]) - 1, width))
 
 
 def outline(whole: Mapping[str, Any]) -> Graph:
@@ -167,7 +169,10 @@ def outline(whole: Mapping[str, Any]) -> Graph:
     if whole["sparse"]:
         features = csr_array((1, whole["features"]), dtype=np.float32)
     split = Split(*(np.broadcast_to(np.int64(0), sizes[name]) for name in ("train", "val", "test")))
-    names = whole["class_names"]
+    names, columns = (
+        None if whole[key] is None else tuple(whole[key])
+        for key in ("class_names", "feature_names")
+    )
     return Graph.trusted(
         indptr=np.broadcast_to(np.int64(0), n + 1),
         indices=np.broadcast_to(np.int32(0), whole["stored_edges"]),
@@ -175,7 +180,8 @@ def outline(whole: Mapping[str, Any]) -> Graph:
         features=features,
         labels=labels,
         split=split,
-        class_names=None if names is None else tuple(names),
+        class_names=names,
+        feature_names=columns,
         directed=whole["directed"],
         name=whole["name"],
         stored_fingerprint=whole["fingerprint"],
@@ -184,7 +190,7 @@ def outline(whole: Mapping[str, Any]) -> Graph:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text())
+        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise MissingFileError(
             f"{path} is missing: this process needs that part of the graph; shard the store again, "

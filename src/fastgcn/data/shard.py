@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn._version import __version__
+from fastgcn.damage import check_all, check_rows
 from fastgcn.data.layout import fingerprint, id_arrays, write_npy
 from fastgcn.data.parts import KIND, MANIFEST, SCHEMA, is_sharded
 from fastgcn.errors import InputError, nearest
@@ -73,7 +74,7 @@ def shard(
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels, and shards are there to be trained on")
     if out.exists() and not force:
-        raise InputError(f"{out} exists already; choose another folder or pass --force")
+        raise InputError(f"{out} exists already; choose another folder, or force it (--force)")
     if out.exists() and not is_sharded(out):
         raise InputError(f"{out} is not a folder of shards and will not be overwritten")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,9 @@ def shard(
 
 def _described(graph: Graph, bounds: IntArray) -> dict[str, Any]:
     """What every part says of the whole."""
-    names = None if graph.class_names is None else list(graph.class_names)
+    names, features = (
+        None if each is None else list(each) for each in (graph.class_names, graph.feature_names)
+    )
     return {
         "name": graph.name,
         "nodes": graph.n_nodes,
@@ -111,6 +114,7 @@ def _described(graph: Graph, bounds: IntArray) -> dict[str, Any]:
         "classes": graph.n_classes,
         "multilabel": graph.multilabel,
         "class_names": names,
+        "feature_names": features,
         "split": {name: len(nodes) for name, nodes in graph.split.items()},
         "bounds": bounds.tolist(),
         "fingerprint": fingerprint(graph),
@@ -131,12 +135,15 @@ def _write_part(
         "arrays": {n: {"dtype": a.dtype.str, "shape": list(a.shape)} for n, a in arrays.items()},
         "whole": whole,
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False))
+    text = json.dumps(manifest, indent=1, ensure_ascii=False)
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
 def _arrays_of(graph: Graph, first: int, stop: int) -> dict[str, AnyArray]:
     """The rows of some nodes, as views where arrays are."""
+    check_rows(graph.indptr, graph.indices, np.arange(first, stop))
     begin, end = int(graph.indptr[first]), int(graph.indptr[stop])
+    check_all(graph.indices[begin:end], graph.n_nodes)
     assert graph.labels is not None
     arrays: dict[str, AnyArray] = {
         "indptr": graph.indptr[first : stop + 1] - begin,

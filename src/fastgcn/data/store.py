@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -30,12 +30,12 @@ from fastgcn.data.layout import (
     npy_header,
     write_npy,
 )
+from fastgcn.data.store_checks import MANIFEST, check_lengths, check_nodes
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph import Graph
 from fastgcn.types import AnyArray
 
 SCHEMA = 1
-MANIFEST = "graph.json"
 _KIND = "fastgcn-store"
 
 
@@ -54,7 +54,10 @@ class StoreWriter:
         self._force = force
         self._finished = False
         if self.out.exists() and not force:
-            raise InputError(f"{self.out} exists already; choose another folder or pass --force")
+            raise InputError(
+                f"{self.out} exists already; choose another folder, or replace it "
+                "(--force, or force=True in Python)"
+            )
         if self.out.exists() and not _replaceable(self.out):
             raise InputError(f"{self.out} is not a fastgcn store and will not be overwritten")
         self.out.parent.mkdir(parents=True, exist_ok=True)
@@ -112,6 +115,7 @@ class StoreWriter:
         n_features: int,
         n_classes: int,
         class_names: tuple[str, ...] | None = None,
+        feature_names: Sequence[str] | None = None,
         cleaned: Cleaning | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
@@ -131,6 +135,7 @@ class StoreWriter:
             "features": n_features,
             "classes": n_classes,
             "class_names": None if class_names is None else list(class_names),
+            "feature_names": None if feature_names is None else list(feature_names),
             "cleaned": {f: getattr(cleaned, f) for f in cleaned.__dataclass_fields__},
             "provenance": {"fastgcn": __version__, **(provenance or {})},
             "fingerprint": combined(sums),
@@ -139,7 +144,8 @@ class StoreWriter:
                 for n, a in headers.items()
             },
         }
-        (self.folder / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False))
+        text = json.dumps(manifest, indent=1, ensure_ascii=False)
+        (self.folder / MANIFEST).write_text(text, encoding="utf-8")
         if self._force and self.out.exists():
             shutil.rmtree(self.out)
         self.folder.rename(self.out)
@@ -185,6 +191,7 @@ def save(
             n_features=graph.n_features,
             n_classes=graph.n_classes,
             class_names=None if graph.class_names is None else tuple(graph.class_names),
+            feature_names=graph.feature_names,
             cleaned=graph.cleaned,
             provenance=provenance,
         )
@@ -211,7 +218,8 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
     folder = Path(folder)
     manifest = read_manifest(folder)
     arrays = {name: open_array(folder, name, entry) for name, entry in manifest["arrays"].items()}
-    _belong_together(folder, arrays)
+    check_lengths(folder, arrays)
+    check_nodes(arrays, manifest)
     if verify:
         for name, entry in manifest["arrays"].items():
             if _file_sha256(folder / f"{name}.npy") != entry["sha256"]:
@@ -220,6 +228,7 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
         arrays,
         n_features=manifest["features"],
         class_names=manifest["class_names"] and tuple(manifest["class_names"]),
+        feature_names=_feature_names(manifest),
         directed=manifest["directed"],
         name=manifest["name"],
         cleaned=Cleaning(**manifest["cleaned"]),
@@ -231,7 +240,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The parsed `graph.json` of a store, checked to be one we understand."""
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text())
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise MissingFileError(f"{folder} is not a fastgcn store: it has no {MANIFEST}") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -274,29 +283,12 @@ def open_array(
     return array
 
 
-def _belong_together(folder: Path, arrays: Mapping[str, AnyArray]) -> None:
-    """What can be checked without reading the arrays: that their lengths agree."""
-    for name in ("indptr", "indices", "train", "val", "test"):
-        if name not in arrays:
-            raise FormatError(f"{folder} is damaged: {MANIFEST} does not list {name}")
-    n = len(arrays["indptr"]) - 1
-    rows = {
-        "features": n,
-        "features_indptr": n + 1,
-        "labels": n,
-        "node_ids": n,
-        "node_ids_offsets": n + 1,
-        "weights": len(arrays["indices"]),
-    }
-    for name, expected in rows.items():
-        if name in arrays and len(arrays[name]) != expected:
-            raise FormatError(
-                f"{folder} is damaged: {name} has {len(arrays[name])} rows instead of {expected}"
-            )
-    if arrays["indptr"][-1] != len(arrays["indices"]):
-        raise FormatError(f"{folder} is damaged: indptr and indices do not belong together")
-    if "features" not in arrays and "features_data" not in arrays:
-        raise FormatError(f"{folder} is damaged: {MANIFEST} lists no features")
+def _feature_names(manifest: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """None where there are none, or one column holds several features."""
+    names = manifest.get("feature_names")
+    if names is None:  # stores of earlier versions have them elsewhere
+        names = manifest.get("provenance", {}).get("columns", {}).get("features")
+    return tuple(names) if names and len(names) == manifest["features"] else None
 
 
 def _file_sha256(path: Path) -> str:

@@ -17,7 +17,11 @@ from fastgcn.types import AnyArray, FloatArray
 # Numbers of a Parquet file that are in memory together.
 _TOGETHER = 1 << 20
 
-_LEAVE_OUT = "name the columns that are features with features=[...] to leave it out"
+# Both ways out: the second is not there for new nodes, whose columns are those of the graph.
+_LEAVE_OUT = (
+    "take the column out of the table, or name those that are features at import "
+    "(--features a,b,c, or features= in Python)"
+)
 
 
 def feature_columns(table: Table, asked: Sequence[str] | None, taken: set[str]) -> list[str]:
@@ -35,7 +39,7 @@ def feature_columns(table: Table, asked: Sequence[str] | None, taken: set[str]) 
             if len(columns) > 1:
                 raise InputError(
                     f"features must be either numeric columns or one column of lists, but "
-                    f"{table.path} has both; name one kind with features=[...]"
+                    f"{table.path} has both; {_LEAVE_OUT}"
                 )
         elif not is_number(kind) and not (table.is_csv and pa.types.is_null(kind)):
             raise InputError(
@@ -125,5 +129,5 @@ class _FeatureReader:
         node = checks.named(self.row + row, self._node_ids)
         return InputError(
             f"column {self._columns[column]!r} of {self._path} {expected}, but {node} {got}; "
-            "fill it in, or name other columns with features=[...]"
+            f"fill it in, or {_LEAVE_OUT}"
         )

@@ -15,6 +15,7 @@ from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.progress import progress
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _PARQUET = (".parquet", ".pq")
 
@@ -42,6 +43,8 @@ class Table:
         if path.stat().st_size == 0:
             raise FormatError(f"{path} is empty")
         with _translated(path, []):
+            if self.is_csv:
+                self._check_delimiter()
             schema = self._csv_schema() if self.is_csv else self._parquet_schema()
             names = schema.names
         self.types: dict[str, Any] = dict(zip(names, schema.types, strict=True))
@@ -75,6 +78,24 @@ class Table:
             yield from (
                 self._csv_batches(columns) if self.is_csv else self._parquet_batches(columns, rows)
             )
+
+    def _check_delimiter(self) -> None:
+        """Refuse a table whose columns are separated otherwise: it would have one, of all."""
+        with (
+            self.path.open("rb") as file,
+            pa.input_stream(file, compression=self._compression) as stream,
+        ):
+            head = stream.read(_BLOCK).splitlines()[:1]
+        first = head[0].decode(errors="replace").lstrip("\ufeff") if head else ""
+        if self._delimiter in first:
+            return
+        for other, called in _SEPARATORS.items():
+            if other in first:
+                raise FormatError(
+                    f"{self.path} must separate columns by {_SEPARATORS[self._delimiter]}, but its "
+                    f"first line, {first[:60]!r}, has {called}; write it again with "
+                    f"{_SEPARATORS[self._delimiter]}, and with points in fractions"
+                )
 
     def _csv_batches(self, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         options = pa.csv.ConvertOptions(

@@ -88,6 +88,7 @@ def import_tables(
             n_features=n_features,
             n_classes=len(found.class_names),
             class_names=found.class_names or None,
+            feature_names=_names(found.feature_columns, n_features),
             cleaned=cleaned,
             provenance={
                 "nodes": node_table.path.name,
@@ -130,11 +131,17 @@ def read_tables(
         arrays,
         n_features=mapped.n_features,
         class_names=mapped.class_names,
+        feature_names=mapped.feature_names,
         directed=mapped.directed,
         name=mapped.name,
         cleaned=mapped.cleaned,
         stored_fingerprint=mapped.stored_fingerprint,
     )
+
+
+def _names(columns: list[str], n_features: int) -> list[str] | None:
+    """None where a column of lists holds them all."""
+    return columns if len(columns) == n_features else None
 
 
 def _put_nodes(writer: StoreWriter, nodes: Nodes) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from fastgcn.adjacency import Rows, row_chunks, scaling_factors
 from fastgcn.csr import index_dtype
+from fastgcn.damage import check_columns, check_rows
 from fastgcn.distributed.channel import Channel
 from fastgcn.distributed.share import Share
 from fastgcn.mapped import forget
@@ -77,6 +78,7 @@ def _with_loops(
 
     csr, first = share.csr, int(bounds[share.world.rank])
     some = np.arange(len(share)) if nodes is None else nodes
+    check_rows(csr.indptr, csr.indices, some)
     pieces = list(row_chunks(csr.indptr[some + 1] - csr.indptr[some]))
     counts = np.diff(csr.indptr)
     if nodes is not None:
@@ -92,6 +94,9 @@ def _with_loops(
     sums = np.empty(len(some))
     weights = np.empty(0, np.float32) if csr.weights is None else csr.weights
     for a, b in pieces:
+        if nodes is None:  # where some are counted, that looks at the columns
+            read = csr.indices[csr.indptr[a] : csr.indptr[b]]
+            check_columns(read, int(share.bounds[-1]), csr.indices)
         arrays = csr.indptr, csr.indices, weights
         copy_rows(a, b, arrays, some, position, first, loops, indptr, columns, values, sums)
         forget(csr.indices)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastgcn.adjacency import Normalization
 from fastgcn.csr import CSR
+from fastgcn.damage import damaged
 from fastgcn.gpu.upload import aligned, upload
 
 if TYPE_CHECKING:
@@ -25,9 +26,15 @@ class DeviceEdges:
 
     @classmethod
     def of(cls, csr: CSR, device: torch.device) -> "DeviceEdges":
+        indptr = upload(csr.indptr, device).to(torch.int64)
         indices = upload(csr.indices, device).to(torch.int32)
+        n = len(indptr) - 1
+        if n and bool((indptr.diff() < 0).any()):
+            raise damaged(csr.indptr, "its rows are not in order")
+        if len(indices) and bool(((indices < 0) | (indices >= n)).any()):
+            raise damaged(csr.indices, f"it names a column outside of 0..{n - 1:,}")
         weights = None if csr.weights is None else upload(csr.weights, device).to(torch.float32)
-        return cls(upload(csr.indptr, device).to(torch.int64), indices, weights)
+        return cls(indptr, indices, weights)
 
     @property
     def n(self) -> int:

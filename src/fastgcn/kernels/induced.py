@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from fastgcn.damage import check_rows, damaged
 from fastgcn.kernels.threads import over_ranges
 from fastgcn.types import FloatArray, IntArray
 
@@ -19,11 +20,15 @@ def count_inside(
 ) -> tuple[IntArray, FloatArray]:
     """(s,) how many entries of the rows `nodes` have their column inside, and (s,) their sums.
 
-    `position` (n,) is a node's number among those inside, -1 for all others.
+    `position` (n,) is a node's number among those inside, -1 for all others. Rows of a damaged
+    file are refused, so that `cut_inside` can rely on those counted.
     """
+    check_rows(indptr, indices, nodes)
     counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
     over_ranges(lambda a, b: _count(a, b, *matrix, nodes, position, counts, sums), _pieces(nodes))
+    if len(counts) and counts.min() < 0:
+        raise damaged(indices, f"it names a column outside of 0..{len(position) - 1:,}")
     return counts, sums
 
 
@@ -72,7 +77,11 @@ def _count(
     for i in range(start, stop):
         count, total = 0, 0.0
         for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            if position[indices[entry]] >= 0:
+            column = indices[entry]
+            if column < 0 or column >= len(position):
+                count = -1
+                break
+            if position[column] >= 0:
                 count += 1
                 total += weights[entry] if len(weights) > 0 else 1.0
         counts[i], sums[i] = count, total

@@ -46,7 +46,7 @@ def write_page(
     Pictures go into the folder `figures` beside the page. A page that does not exist is made.
     """
     check_marks(path, figures)
-    text = path.read_text() if path.exists() else _blank(figures)
+    text = path.read_text(encoding="utf-8") if path.exists() else _blank(figures)
     found = shown(effort, results, figures)
     pictures: list[Path] = []
     for figure in figures:
@@ -67,7 +67,7 @@ def write_page(
 
 def check_marks(path: Path, figures: Sequence[Figure] = FIGURES) -> None:
     """Refuse a page that has no place for what is measured."""
-    text = path.read_text() if path.exists() else _blank(figures)
+    text = path.read_text(encoding="utf-8") if path.exists() else _blank(figures)
     for figure in figures:
         begin, end = marks(figure.name)
         if [text.count(begin), text.count(end)] != [1, 1] or text.index(begin) > text.index(end):

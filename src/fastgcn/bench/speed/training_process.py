@@ -18,7 +18,11 @@ _SAMPLE_SECONDS = 0.005
 
 def status_bytes(field: str) -> int:
     """A number of bytes that Linux keeps of this process, such as VmHWM, its peak."""
-    (line,) = (each for each in STATUS.read_text().splitlines() if each.startswith(f"{field}:"))
+    (line,) = (
+        each
+        for each in STATUS.read_text(encoding="utf-8").splitlines()
+        if each.startswith(f"{field}:")
+    )
     return int(line.split()[1]) * 1024
 
 

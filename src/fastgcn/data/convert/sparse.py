@@ -7,6 +7,7 @@ from scipy.sparse import csr_array, issparse
 
 from fastgcn import checks
 from fastgcn.csr import csr_from_edges
+from fastgcn.damage import check_all, check_rows
 from fastgcn.errors import InputError
 from fastgcn.graph import Graph
 
@@ -58,6 +59,8 @@ def from_scipy(
 
 def to_scipy(graph: Graph) -> csr_array:
     """A (n, n) float32 copy of the adjacency matrix, ones where the graph has no weights."""
+    check_rows(graph.indptr, graph.indices)
+    check_all(graph.indices, graph.n_nodes)
     values = np.ones(len(graph.indices), np.float32) if graph.weights is None else graph.weights
     shape = (graph.n_nodes, graph.n_nodes)
     return csr_array((values, graph.indices, graph.indptr), shape=shape, copy=True)

@@ -94,7 +94,9 @@ def _choose(path: Path, name: str | None) -> str:
 def _test_ids(path: Path, n_known: int, last: int) -> IntArray:
     """The test nodes, in the order of the rows of `tx`; `last` is the last node with an edge."""
     try:
-        ids = np.array([int(line) for line in path.read_text().split()], dtype=np.int64)
+        ids = np.array(
+            [int(line) for line in path.read_text(encoding="utf-8").split()], dtype=np.int64
+        )
     except (ValueError, OverflowError) as error:
         raise FormatError(f"{path} must hold one node number a line: {error}") from None
     # Numbers may be left out, but only such as the graph knows: a wild one would ask for
