@@ -1,20 +1,25 @@
 """The comparison of estimators: what is measured is what is said, and the page is kept whole."""
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import fastgcn
 from fastgcn import TrainConfig
 from fastgcn.bench import estimators, estimators_page
+from fastgcn.bench.as_written import AsWritten
 from fastgcn.bench.estimators import equal_time_samples
 from fastgcn.bench.family import MEMBERS, Effort, subject
 from fastgcn.bench.gradients import GradientErrors
 from fastgcn.bench.rounds import time_steps
 from fastgcn.bench.trained_network import TrainedNetwork
+from fastgcn.samplers import LayerSampler
+from fastgcn.samplers.draws import Law
 from fastgcn.samplers.history import HistorySampler
 from fastgcn.trainer import Trainer
 from tests.cli_runner import run_cli
@@ -60,8 +65,10 @@ def test_the_command_measures_once_and_keeps_the_page(capfd: Capture, tmp_path: 
         assert [point["t"] for point in each["curve"]] == [100, 400]
         assert all(point["error"] > 0 and point["seconds"] > 0 for point in each["curve"])
     baseline = costs["members"][0]
-    assert baseline["equal_time_samples"] == 400
+    assert baseline["equal_time"]["t"] == 400
     assert estimators_page.gain_of(costs, baseline) == 1
+    assert costs["written"]["rows"] > baseline["rows"]
+    assert costs["written"]["seconds"] > 0
     assert [each["case"] for each in found["accuracy"]] == [member.name for member in SOME]
 
     text = page.read_text()
@@ -70,6 +77,7 @@ def test_the_command_measures_once_and_keeps_the_page(capfd: Capture, tmp_path: 
     assert "old figures" not in text
     for member in SOME:
         assert text.count(f"| {member.name} |") == 3  # settings, costs, accuracy
+    assert text.count("| Algorithm 2 as written |") == 1
     assert "](figures/estimators-digits.svg)" in text
     assert (tmp_path / "figures" / "estimators-digits.svg").read_text().startswith("<svg")
 
@@ -197,21 +205,50 @@ def test_trainers_take_turns(network: TrainedNetwork, monkeypatch: pytest.Monkey
         assert result["batches_per_epoch"] == -(-1078 // 256)
 
 
+def test_as_written_computes_all_that_is_drawn_and_estimates_the_same(
+    network: TrainedNetwork,
+) -> None:
+    adjacency, t = network.trainer.data.adjacency, 20
+    batches = list(islice(network.trainer.feed.shuffled(), 3))
+    usual, written = (
+        next(kind(adjacency, [t]).sample_groups(batches, np.random.default_rng(0)))
+        for kind in (LayerSampler, AsWritten)
+    )
+    points = np.random.default_rng(0).random((3, t))
+    law = Law.of(LayerSampler(adjacency, [t]).probabilities())
+    unmet = 0
+    for mine, other, each in zip(usual.blocks(), written.blocks(), points, strict=True):
+        drawn, _ = law.at(each, np.full(adjacency.n, -1, np.int32))
+        assert sorted(other.src.tolist()) == sorted(drawn.tolist())
+        assert torch.equal(other.src[: len(mine.src)], mine.src)
+        assert torch.equal(other.adj.to_dense()[:, : len(mine.src)], mine.adj.to_dense())
+        assert not other.adj.to_dense()[:, len(mine.src) :].any()
+        unmet += len(other.src) - len(mine.src)
+    assert unmet > 0
+    assert AsWritten(adjacency, [t]).sample(batches[0], np.random.default_rng(0))
+
+
 def test_the_finding_names_the_best_that_is_as_quick() -> None:
-    def member(name: str, error: float, there: float | None) -> dict[str, Any]:
+    def member(
+        name: str, error: float, there: float | None, written: float | None = None
+    ) -> dict[str, Any]:
         return {
             "member": name,
             "error": error,
             "equal_time": None if there is None else {"error": there},
+            "written_time": None if written is None else {"error": written},
         }
 
-    costs = {"data": "toy", "t": 100, "members": [member("Algorithm 2", 1.0, 1.0)]}
-    assert "no other estimator" in estimators_page.finding(costs)
+    costs: dict[str, Any] = {"data": "toy", "t": 100, "written": {"seconds": 0.002}}
+    costs["members"] = [member("Algorithm 2", 1.0, 1.0, 1.0)]
+    assert estimators_page.finding(costs).count("no other estimator") == 2
     costs["members"] = [
-        member("Algorithm 2", 1.0, 1.0),
-        member("stratified", 0.9, 0.25),
-        member("LADIES", 0.01, None),
+        member("Algorithm 2", 1.0, 1.0, 0.8),
+        member("stratified", 0.9, 0.25, 0.2),
+        member("LADIES", 0.01, None, 0.1),
     ]
     text = estimators_page.finding(costs)
     assert "that of stratified: 4 times below" in text
     assert "1 of 3 take longer" in text
+    assert "At the 2.00 ms that it takes" in text
+    assert "that of LADIES: 10 times below" in text

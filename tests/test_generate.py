@@ -95,7 +95,7 @@ def test_the_store_passes_the_full_check(small: Graph) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    nodes=st.integers(120, 400),  # with fewer, some classes have no room for so many edges
+    nodes=st.integers(150, 400),  # with fewer, some classes have no room for so many edges
     degree=st.floats(1.0, 10.0),
     classes=st.integers(1, 6),
     skew=st.floats(0, 1),

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 
 from fastgcn.bench.accuracy import Case, run_case
+from fastgcn.bench.as_written import AsWritten
 from fastgcn.bench.family import BASELINE, MEMBERS, Effort, Subject
 from fastgcn.bench.gradients import GradientErrors
 from fastgcn.bench.results import Record, Results
@@ -61,18 +63,17 @@ class Costs:
     def summary(self) -> Record:
         """All figures, members in their order."""
         with thread_count(0):
-            times, where = self._times()
-            limit = times[BASELINE][self.t] * (1 + TOLERANCE)
-            equal = {
-                name: equal_time_samples(list(by_size), list(by_size.values()), limit)
+            times, written, where = self._times()
+            limits = {"equal_time": times[BASELINE][self.t], "written_time": written["seconds"]}
+            within = {
+                name: {what: self._largest(by_size, limit) for what, limit in limits.items()}
                 for name, by_size in times.items()
-            } | {BASELINE: self.t}
-            wanted = {name: {*by_size, *_known(equal[name])} for name, by_size in times.items()}
-            errors = self._errors(wanted)
+            }
+            within[BASELINE]["equal_time"] = self.t
+            errors = self._errors({name: {*times[name], *_known(within[name])} for name in times})
         members = []
         for member in MEMBERS:
             seconds, found = times[member.name], errors[member.name]
-            t = equal[member.name]
             curve = [{"t": size, "seconds": seconds[size]} | found[size] for size in seconds]
             members.append(
                 {
@@ -80,47 +81,59 @@ class Costs:
                     "settings": dict(member.settings),
                     "seconds": seconds[self.t],
                     **found[self.t],
-                    "equal_time_samples": t,
-                    "equal_time": None if t is None else found[t],
+                    **{
+                        what: None if t is None else {"t": t, **found[t]}
+                        for what, t in within[member.name].items()
+                    },
                     "curve": curve,
                 }
             )
-        return self.about | {"t": self.t, "members": members, "where": where}
+        return self.about | {"t": self.t, "written": written, "members": members, "where": where}
 
-    def _times(self) -> tuple[dict[str, dict[int, float]], Record]:
-        """Seconds a step of each member, by sample size, and the machine that took them."""
+    def _largest(self, by_size: Mapping[int, float], limit: float) -> int | None:
+        return equal_time_samples(list(by_size), list(by_size.values()), limit * (1 + TOLERANCE))
+
+    def _times(self) -> tuple[dict[str, dict[int, float]], Record, Record]:
+        """Seconds a step of each member, by sample size; seconds and rows of a step of Algorithm 2
+        as it is written; and the machine that took them."""
         key = self.about | {
             "experiment": "estimator-times",
             "configs": {m.name: m.config(self.base).to_dict() for m in MEMBERS},
             "sizes": list(self.effort.sizes),
             "rounds": self.effort.rounds,
             "chunk_seconds": self.effort.chunk_seconds,
+            "as_written": True,
         }
         found = self.results.measure(key, self._measure_times)
         times = {
             name: {int(t): seconds for t, seconds in by_size.items()}
-            for name, by_size in found.items()
+            for name, by_size in found["members"].items()
         }
-        return times, self.results.where(key) or {}
+        return times, found["written"], self.results.where(key) or {}
 
     def _measure_times(self) -> Record:
-        sizes = self.effort.samples(self.t, self.network.trainer.data.adjacency.n)
+        network = self.network
+        sizes = self.effort.samples(self.t, network.trainer.data.adjacency.n)
         configs = {
             (member.name, t): member.config(self.base, t) for member in MEMBERS for t in sizes
         }
         trainers = {
-            f"{name}, {t}": self.network.trainer_with(config)
-            for (name, t), config in configs.items()
+            f"{name}, {t}": network.trainer_with(config) for (name, t), config in configs.items()
         }
+        every = AsWritten(network.trainer.data.adjacency, [self.t])
+        trainers["as written"] = network.trainer_with(self.base, every)
         found = time_steps(
             trainers, rounds=self.effort.rounds, chunk_seconds=self.effort.chunk_seconds
         )
         times: Record = {member.name: {} for member in MEMBERS}
         for (name, t), config in configs.items():
             step = found[f"{name}, {t}"]
-            beside = self.network.seconds_an_epoch(config) / step["batches_per_epoch"]
+            beside = network.seconds_an_epoch(config) / step["batches_per_epoch"]
             times[name][str(t)] = step["seconds_per_batch"] + beside
-        return times
+        feed = trainers["as written"].feed
+        rows = [len(part.x) for part in feed.prepared(islice(feed.shuffled(), self.effort.batches))]
+        seconds = found["as written"]["seconds_per_batch"]
+        return {"members": times, "written": {"seconds": seconds, "rows": sum(rows) / len(rows)}}
 
     def _errors(self, wanted: Mapping[str, set[int]]) -> dict[str, dict[int, Record]]:
         """Of each member's gradient, at the sample sizes wanted."""
@@ -144,8 +157,8 @@ class Costs:
         return self.results.measure(key, lambda: self.gradients.measure(config, draws=effort.draws))
 
 
-def _known(t: int | None) -> list[int]:
-    return [] if t is None else [t]
+def _known(sizes: Mapping[str, int | None]) -> list[int]:
+    return [t for t in sizes.values() if t is not None]
 
 
 def accuracies(subjects: Sequence[Subject], effort: Effort, results: Results) -> list[Record]:

@@ -46,10 +46,10 @@ class TrainedNetwork:
         """Take back what trainers have done to the weights since."""
         self.trainer.model.load_state_dict(self._weights)
 
-    def trainer_with(self, config: TrainConfig) -> Trainer:
-        """A trainer of this very network whose blocks are drawn as `config` says."""
+    def trainer_with(self, config: TrainConfig, sampler: Sampler | None = None) -> Trainer:
+        """A trainer of this very network, its blocks drawn as `config` says, or by `sampler`."""
         trainer = copy.copy(self.trainer)
-        trainer.config, trainer.sampler = config, self._sampler(config)
+        trainer.config, trainer.sampler = config, sampler or self._sampler(config)
         trainer.rng = torch.Generator().manual_seed(config.seed + 1)
         trainer.feed = Feed(trainer.data, config, trainer.model, trainer.sampler, trainer.rng)
         return trainer
