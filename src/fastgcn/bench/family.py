@@ -143,7 +143,7 @@ def full() -> Effort:
         network_epochs=10,
         batches=4,
         draws=30,
-        rounds=9,
+        rounds=25,
         chunk_seconds=0.08,
         seeds=3,
     )
