@@ -109,7 +109,7 @@ class Feed:
     def shuffled(self) -> Iterator[Tensor]:
         """The training nodes in a new order, cut into batches."""
         order = torch.randperm(len(self.data.batch_nodes), generator=self.rng)
-        nodes, size = self.data.batch_nodes[order], self.config.batch_size
+        nodes, size = self.data.batch_nodes.index_select(0, order), self.config.batch_size
         if self.config.method == "gcn":
             size = len(nodes)  # the original GCN takes one step an epoch
         end = len(nodes)
@@ -149,7 +149,8 @@ class Feed:
                         yield self._with_inputs(batch, [block])
                 else:
                     x = self.data.input_rows(group.src)
-                    yield Parcel(group, x, self.data.labels[group.dst.reshape(-1)])
+                    labels = self.data.labels.index_select(0, group.dst.reshape(-1))
+                    yield Parcel(group, x, labels)
 
     def _drawn(self, batches: Iterable[Tensor]) -> Iterator[Parcel]:
         for batch in batches:

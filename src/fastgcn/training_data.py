@@ -74,7 +74,8 @@ class TrainingData:
             return self.inputs.take(ids.numpy())
         if isinstance(self.inputs, FeatureRows):
             return torch.from_numpy(self.inputs(ids.numpy()))
-        rows = torch.from_numpy(self.inputs)[ids]
+        # Not by [ids], which takes twice as long.
+        rows = torch.from_numpy(self.inputs).index_select(0, ids)
         if self.beside is None:
             return rows
         return torch.cat([rows, torch.from_numpy(self.beside(ids.numpy()))], dim=1)

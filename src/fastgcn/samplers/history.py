@@ -114,5 +114,6 @@ class HistorySampler:
 
 
 def _with_history(block: Block, kept: _Kept) -> HistoryBlock:
-    rows, base = kept.hidden[block.src], kept.mixed[block.dst]
+    rows = kept.hidden.index_select(0, block.src)
+    base = kept.mixed.index_select(0, block.dst)
     return HistoryBlock(block.dst, block.src, block.adj, rows, base)
