@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from fastgcn.kernels import reference
 from fastgcn.kernels.draws import append_new, draw_folded, running_sums
-from fastgcn.kernels.ladies import draw_entries, sums_of_powers, weigh_by_sums
+from fastgcn.kernels.ladies import draw_entries, pick_by_sums, sums_of_powers
 from fastgcn.kernels.picks import has_repeats, pick_entries, pick_reached, reach
 from fastgcn.types import FloatArray, IntArray
 
@@ -146,8 +146,7 @@ def test_entries_are_drawn_by_their_sizes(
     drawn, counts = draw_entries(*parts, rows, lengths[rows], power, points, off_diagonal, place)
     expected = Counter(entries[i][1] for i in hit)
     assert dict(zip(drawn.tolist(), counts.tolist(), strict=True)) == expected
-    picked = pick_entries(*parts, rows, drawn, np.ones(len(drawn)), off_diagonal, place)
-    weigh_by_sums(picked, rows, drawn, counts, 0.7, power, off_diagonal, place)
+    picked = pick_by_sums(*parts, rows, drawn, counts, 0.7, power, off_diagonal, place)
     weights = counts * 0.7 / wanted[rows][:, drawn].sum(axis=0)
     by_hand = picked_by_hand(dense, rows, drawn, weights, off_diagonal)
     assert_allclose(scattered(picked, n), by_hand, rtol=1e-5)

@@ -98,8 +98,10 @@ def _hit(u: Any, drawn: IntArray, counts: IntArray, found: int, place: IntArray)
 
 
 @njit(cache=True, nogil=True)
-def weigh_by_sums(
-    picked: tuple[IntArray, IntArray, FloatArray],
+def pick_by_sums(
+    indptr: IntArray,
+    indices: IntArray,
+    values: FloatArray,
     rows: IntArray,
     drawn: IntArray,
     counts: IntArray,
@@ -107,25 +109,40 @@ def weigh_by_sums(
     power: float,
     exact_self: bool,
     place: IntArray,
-) -> None:
-    """Multiply entries in column u by count(u)·factor / Σ_v |Â(v,u)|^power, in place.
+) -> Any:
+    """Entries of `rows` in the columns `drawn`, times count(u)·factor / Σ_v |Â(v,u)|^power: indptr,
+    the columns as they are numbered in Â, and values.
 
-    `picked` are indptr, columns as numbered in Â and values of all entries of `rows` in the
-    columns `drawn`. With `exact_self`, entries Â(v,v) are among them, and are left as they are
-    and out of the sums.
+    With `exact_self`, an entry Â(v,v) is there in full, drawn or not, and out of the sums.
     """
-    indptr, columns, values = picked
     for c in range(len(drawn)):
         place[drawn[c]] = c
+    entries = 0
+    for r in range(len(rows)):
+        entries += indptr[rows[r] + 1] - indptr[rows[r]]
+    picked_indptr = np.zeros(len(rows) + 1, np.int64)
+    columns, picked = np.empty(entries, indices.dtype), np.empty(entries, np.float32)
+    of = np.empty(entries, np.int32)  # which drawn column, -1 for an exact entry
     sums = np.zeros(len(drawn))
+    filled = 0
     for r in range(len(rows)):
-        for entry in range(indptr[r], indptr[r + 1]):
-            if not (exact_self and columns[entry] == rows[r]):
-                sums[place[columns[entry]]] += sized(values[entry], power)
-    for r in range(len(rows)):
-        for entry in range(indptr[r], indptr[r + 1]):
-            if not (exact_self and columns[entry] == rows[r]):
-                c = place[columns[entry]]
-                values[entry] *= counts[c] * factor / sums[c]
+        v = rows[r]
+        for entry in range(indptr[v], indptr[v + 1]):
+            u = indices[entry]
+            c = place[u]
+            if exact_self and u == v:
+                c = -1
+            elif c < 0:
+                continue
+            else:
+                sums[c] += sized(values[entry], power)
+            columns[filled], picked[filled], of[filled] = u, values[entry], c
+            filled += 1
+        picked_indptr[r + 1] = filled
+    for entry in range(filled):
+        c = of[entry]
+        if c >= 0:
+            picked[entry] *= counts[c] * factor / sums[c]
     for c in range(len(drawn)):
         place[drawn[c]] = -1
+    return picked_indptr, columns[:filled], picked[:filled]

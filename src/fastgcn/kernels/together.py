@@ -10,7 +10,7 @@ from numba import njit
 
 from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.draws import draw_folded, running_sums
-from fastgcn.kernels.ladies import draw_entries, weigh_by_sums
+from fastgcn.kernels.ladies import draw_entries, pick_by_sums
 from fastgcn.kernels.picks import pick_entries, pick_reached, reach
 from fastgcn.types import AnyArray, FloatArray, IntArray
 
@@ -150,9 +150,10 @@ def sample_by_entries(
         drawn, counts = draw_entries(
             indptr, indices, values, rows, lengths, power, points[b], exact_self, place
         )
-        once, factor = np.ones(len(drawn)), lengths.sum() / points.shape[1]
-        part = pick_entries(indptr, indices, values, rows, drawn, once, exact_self, place)
-        weigh_by_sums(part, rows, drawn, counts, factor, power, exact_self, place)
+        factor = lengths.sum() / points.shape[1]
+        part = pick_by_sums(
+            indptr, indices, values, rows, drawn, counts, factor, power, exact_self, place
+        )
         blocks = _with_block(blocks, b, part, rows, own_rows, place)
     return blocks
 
