@@ -80,15 +80,11 @@ class Judge:
             # Here and not before: standardised features are scaled by figures of the network.
             self._features = feature_rows(model, self._graph.features, self._nodes)
             self._plan(self._features, model)
-        inputs = self._inputs
-        small = inputs is not None and inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
-        with torch.no_grad(), one_thread(small):
-            if inputs is None:
-                logits = self._logits_chunk_by_chunk(model)
-            else:
-                logits = _logits(model, self._blocks, inputs)
-            probabilities = model.probabilities(logits)
-        return measure(probabilities.cpu().numpy(), self.labels)
+        if self._inputs is None:
+            found = model.probabilities(self._logits_chunk_by_chunk(model))
+        else:
+            found = _probabilities(model, self._blocks, self._inputs)
+        return measure(found.cpu().numpy(), self.labels)
 
     def _logits_chunk_by_chunk(self, model: GCN) -> Tensor:
         """What is not kept is read or computed on the way."""
@@ -159,11 +155,13 @@ class Judge:
             self._rows = _Remembered(self._rows, needed[-1])
 
 
-def _logits(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
+def _probabilities(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
+    small = inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
     model.eval()
-    logits: Tensor = model(blocks, inputs)
+    with torch.no_grad(), one_thread(small):
+        found = model.probabilities(model(blocks, inputs))
     model.train()
-    return logits
+    return found
 
 
 class _Remembered:
