@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fastgcn.config import TrainConfig
+from fastgcn.memory_plan import BATCHES_TOGETHER, GROUP_BYTES
 from fastgcn.models import GCN
 from fastgcn.samplers import Block, LayerSampler, Sampler
 from fastgcn.samplers.group import BlockGroup
@@ -16,16 +17,9 @@ from fastgcn.sparse_rows import InputRows
 from fastgcn.steps import Step
 from fastgcn.training_data import TrainingData
 
-# Batches drawn in one compiled call, where the sampler can: enough for Python's part of the work
-# to vanish, few enough to be ready soon.
-_TOGETHER = 16
-
 # Batches of an epoch up to which drawing them ahead takes longer, in calling up a thread and in
 # waiting for it, than it spares. All of them are drawn in one call, where the sampler can.
 _FEW_BATCHES = 64
-
-# Bytes of input rows that are read together, where that is less.
-_TOGETHER_BYTES = 1 << 25
 
 
 class Prepared(NamedTuple):
@@ -102,8 +96,8 @@ class Feed:
         )
         own = config.batch_size if getattr(sampler, "own_rows", False) else 0
         batch_bytes = 4 * (sum(getattr(sampler, "samples", ())) + own) * model.sizes[0]
-        most = _FEW_BATCHES if self.quick else _TOGETHER
-        self.together = max(1, min(most, _TOGETHER_BYTES // max(batch_bytes, 1)))
+        most = _FEW_BATCHES if self.quick else BATCHES_TOGETHER
+        self.together = max(1, min(most, GROUP_BYTES // max(batch_bytes, 1)))
         self.empty_rows = 0.0  # share of rows that met no vertex, in the first batch of an epoch
 
     def shuffled(self) -> Iterator[Tensor]:

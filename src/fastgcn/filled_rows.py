@@ -87,4 +87,5 @@ class RowsById:
         """Of `rows`, those of `nodes` (ascending), the ones of `ids`; all are not copied."""
         if np.array_equal(ids, nodes):
             return rows
-        return rows[torch.from_numpy(np.searchsorted(nodes, ids)).to(rows.device)]
+        places = torch.from_numpy(np.searchsorted(nodes, ids)).to(rows.device)
+        return rows.index_select(0, places)

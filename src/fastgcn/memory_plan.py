@@ -23,10 +23,11 @@ _LAYER_BYTES = 28
 _WHOLE_NODE_BYTES = 40
 
 # Groups of batches that are ready, being made or being computed with at a time; the batches of
-# such a group, and the bytes that it has at most, unless one batch is more.
+# such a group, enough for Python's part of the work to vanish and few enough to be ready soon;
+# and the bytes that its input rows have at most, unless one batch is more.
 _GROUPS_AHEAD = 5
-_TOGETHER = 16
-_GROUP_BYTES = 1 << 25
+BATCHES_TOGETHER = 16
+GROUP_BYTES = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def training_demand(graph: Graph, config: TrainConfig, n: int, entries: int) -> 
         fixed=n * (_NODE_BYTES + _LAYER_BYTES * max(config.sampled_layers, 1))
         + graph.n_nodes * _WHOLE_NODE_BYTES
         + (4 * n * graph.n_classes if graph.multilabel else 0)
-        + groups * max(batch, min(_TOGETHER * batch, _GROUP_BYTES))
+        + groups * max(batch, min(BATCHES_TOGETHER * batch, GROUP_BYTES))
         + (8 * n * sum(widths) if every_epoch else 0),  # all hidden rows, twice
         matrix=8 * entries,
         inputs=n * row * _itemsize(config.inputs_dtype) if config.precompute else 0,

@@ -59,7 +59,7 @@ class BitsInMemory:
         self.raw, self.shape = raw, (int(raw.shape[0]), int(raw.shape[1]))
 
     def take(self, ids: IntArray) -> AnyArray:
-        rows: AnyArray = torch.from_numpy(self.raw)[torch.from_numpy(ids)].numpy()
+        rows: AnyArray = torch.from_numpy(self.raw).index_select(0, torch.from_numpy(ids)).numpy()
         return rows
 
     def between(self, start: int, stop: int) -> AnyArray:

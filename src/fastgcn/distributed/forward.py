@@ -103,7 +103,7 @@ class SharedForward:
                 mixed = self._mixed(layer, self._before(model, number, h, count))
                 advance(count)
                 if model.jumping != "none" and number > 0:
-                    hidden = [rows[torch.from_numpy(layer.own)] for rows in (*hidden, out)]
+                    hidden = [_by_id(rows)(layer.own) for rows in (*hidden, out)]
                 out = self._after(model, number, layer, mixed, h, hidden)
                 h, count = _by_id(out), len(layer.own)
         model.train(was_training)
@@ -158,4 +158,4 @@ class SharedForward:
 
 
 def _by_id(rows: Tensor) -> Callable[[IntArray], Tensor]:
-    return lambda ids: rows[torch.from_numpy(ids)]
+    return lambda ids: rows.index_select(0, torch.from_numpy(ids))

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from fastgcn.damage import check_rows, damaged
+from fastgcn.damage import damaged
 from fastgcn.kernels.threads import over_ranges
 from fastgcn.types import FloatArray, IntArray
 
@@ -20,10 +20,10 @@ def count_inside(
 ) -> tuple[IntArray, FloatArray]:
     """(s,) how many entries of the rows `nodes` have their column inside, and (s,) their sums.
 
-    `position` (n,) is a node's number among those inside, -1 for all others. Rows of a damaged
-    file are refused, so that `cut_inside` can rely on those counted.
+    `position` (n,) is a node's number among those inside, -1 for all others. That the rows lie
+    within the entries is known (`check_rows`); columns of a damaged file are refused, so that
+    `cut_inside` can rely on those counted.
     """
-    check_rows(indptr, indices, nodes)
     counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
     over_ranges(lambda a, b: _count(a, b, *matrix, nodes, position, counts, sums), _pieces(nodes))

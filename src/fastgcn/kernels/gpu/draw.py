@@ -153,7 +153,6 @@ def draw_vertices(
 ) -> None:
     """From one q, by its running sums (n,) float64 and their guide (slots+1,) int32, which says
     where each slot's share of [0, 1) begins. `steps` counts the batches before these.
-
     """
     (cumulative, guide), (drawn, counts, met) = law, draws
     t = drawn.shape[1]
