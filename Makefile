@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench test-gpu clean
+.PHONY: setup demo test check bench reproduce test-gpu clean
 
 setup: $(READY)
 
@@ -31,13 +31,16 @@ bench: setup
 	mkdir -p results
 	$(BIN)/python benchmarks/bench_import.py | tee -a results/import.jsonl
 	$(BIN)/python benchmarks/bench_generate.py | tee -a results/generate.jsonl
-	$(BIN)/fastgcn bench accuracy
-	$(BIN)/fastgcn bench accuracy --preset best
-	$(BIN)/fastgcn bench estimators
-	$(BIN)/fastgcn bench speed
+	$(BIN)/python -m benchmarks accuracy
+	$(BIN)/python -m benchmarks accuracy --preset best
+	$(BIN)/python -m benchmarks estimators
+	$(BIN)/python -m benchmarks speed
+
+reproduce: setup
+	$(BIN)/python -m benchmarks reproduce
 
 test-gpu: setup
-	$(BIN)/python -m pytest tests/gpu tests/test_gpu.py
+	$(BIN)/python -m pytest tests/backends/gpu
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

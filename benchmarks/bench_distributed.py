@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastgcn.bench.results import Results
+from benchmarks.results import Results
 from fastgcn.config import TrainConfig
 
 COMPUTE_BOUND = TrainConfig(
@@ -76,12 +76,12 @@ def carried_bytes() -> int:
 
 def rank(kind: str, data: str, steps: int) -> None:
     """One rank: trains so many steps, and the first prints what all took."""
+    from fastgcn.backends.ranks.backend import Team
+    from fastgcn.backends.ranks.share import Share
+    from fastgcn.backends.ranks.world import World
     from fastgcn.data.load import load
-    from fastgcn.distributed.share import Share
-    from fastgcn.distributed.team import Team
-    from fastgcn.distributed.world import World
     from fastgcn.machine import thread_count
-    from fastgcn.trainer import Trainer
+    from fastgcn.train.loop import Trainer
 
     world = World.join()
     if hasattr(os, "sched_setaffinity"):
@@ -135,7 +135,7 @@ def _timed(world: Any, trainer: Any, steps: int) -> dict[str, Any]:
 
 
 def _formula(world: Any, trainer: Any, parcel: Any) -> int:
-    from fastgcn.distributed.cost import SampledLayer, step_bytes
+    from fastgcn.backends.ranks.channel import SampledLayer, step_bytes
 
     if world.size == 1:
         return 0

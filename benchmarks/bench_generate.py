@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgcn.bench.results import provenance
+from benchmarks.results import provenance
 from fastgcn.data.generate_config import PRESETS, GenerateConfig
 
 # 2.1 million rows of Reddit's 602 float32 features: 5.06 GB.

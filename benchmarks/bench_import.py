@@ -28,9 +28,9 @@ import pyarrow.csv
 import pyarrow.parquet
 from scipy.sparse import coo_array
 
-from fastgcn.bench.results import provenance
-from fastgcn.data.tables import import_tables
-from fastgcn.types import IntArray
+from benchmarks.results import provenance
+from fastgcn.arrays import IntArray
+from fastgcn.data.tables.importing import import_tables
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastgcn.bench.results import Record, Results
-from fastgcn.bench.speed.training_process import STATUS, AnonymousPeak, status_bytes
+from benchmarks.results import Record, Results
+from benchmarks.speed.training_process import STATUS, AnonymousPeak, status_bytes
 from fastgcn.data.generate_config import GenerateConfig
 from fastgcn.memory import memory_bytes
 
@@ -76,7 +76,7 @@ def generate(folder: Path, _: str, config: GenerateConfig = LARGE) -> Record:
 
 
 def settings(graph: "Graph", memory: str, dtype: str) -> "TrainConfig":
-    from fastgcn.presets import best_preset
+    from fastgcn.train.presets import best_preset
 
     return best_preset(graph).replace(epochs=1, memory=memory, inputs_dtype=dtype, device="cpu")
 
@@ -101,7 +101,7 @@ def steps(
     """Milliseconds a step, the median over chunks of steps and all of them."""
     import fastgcn
     from fastgcn.machine import thread_count
-    from fastgcn.trainer import Trainer
+    from fastgcn.train.loop import Trainer
 
     graph = fastgcn.open_store(folder / name)
     config = settings(graph, memory, dtype)
@@ -120,8 +120,8 @@ def steps(
 
 def predict(folder: Path, memory: str) -> Record:
     import fastgcn
-    from fastgcn.inference import predict_parts
-    from fastgcn.output_tables import prediction_columns, write_table
+    from fastgcn.infer.predict import predict_parts
+    from fastgcn.infer.tables import prediction_columns, write_table
 
     run = fastgcn.Run.load(max(folder.glob(f"run-{LARGE.name}-*")))
     out, graph = folder / "predictions.parquet", fastgcn.open_store(folder / LARGE.name)
@@ -136,7 +136,7 @@ def tables(folder: Path, _: str) -> Record:
     from pyarrow.parquet import ParquetWriter
 
     import fastgcn
-    from fastgcn.mapped import forget
+    from fastgcn.scratch import forget
 
     graph = fastgcn.open_store(folder / LARGE.name)
     part = np.full(graph.n_nodes, "test", "<U5")
@@ -166,7 +166,7 @@ def tables(folder: Path, _: str) -> Record:
 
 
 def import_(folder: Path, _: str) -> Record:
-    from fastgcn.data.tables import import_tables
+    from fastgcn.data.tables.importing import import_tables
 
     files = folder / "nodes.parquet", folder / "edges.parquet"
     import_tables(*files, folder / "imported", features="x", memory="1GB", force=True)
@@ -233,7 +233,7 @@ def fresh(step: str, folder: Path, limit: str) -> Record:
 
 def measure_dtypes(results: Results) -> None:
     import fastgcn
-    from fastgcn.presets import paper_preset
+    from fastgcn.train.presets import paper_preset
 
     for data in ("pubmed", "reddit-sim"):
         graph = fastgcn.load(data)

@@ -27,9 +27,9 @@ from scipy.sparse import csr_array, diags_array, eye_array
 from torch import Tensor
 
 import fastgcn
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.config import TrainConfig
-from fastgcn.presets import paper_preset
-from fastgcn.types import AnyArray, FloatArray, IntArray
+from fastgcn.train.presets import paper_preset
 
 L2 = 5e-4
 

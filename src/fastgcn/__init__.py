@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastgcn._version import __version__
 
 if TYPE_CHECKING:
-    from fastgcn.adjacency import Adjacency, normalize, subgraph
     from fastgcn.config import TrainConfig
-    from fastgcn.csr import Cleaning
     from fastgcn.data.generate import generate
     from fastgcn.data.generate_config import GenerateConfig
     from fastgcn.data.layout import fingerprint
@@ -20,12 +18,19 @@ if TYPE_CHECKING:
     from fastgcn.data.store import open_store, save
     from fastgcn.errors import FastGCNError
     from fastgcn.estimator import FastGCNClassifier
-    from fastgcn.graph import Graph, Split
-    from fastgcn.inference import embed, evaluate, predict
+    from fastgcn.features.propagate import propagate
+    from fastgcn.graph.adjacency import Adjacency, normalize, subgraph
+    from fastgcn.graph.csr import Cleaning
+    from fastgcn.graph.graph import Graph, Split
+    from fastgcn.infer.new_nodes import predict_new
+    from fastgcn.infer.predict import embed, evaluate, predict
     from fastgcn.metrics import Metrics
-    from fastgcn.models import GCN
-    from fastgcn.new_nodes import predict_new
-    from fastgcn.presets import (
+    from fastgcn.model import GCN
+    from fastgcn.sampling import Block, FullSampler, LayerSampler, Sampler
+    from fastgcn.sampling.neighborhood import NeighborSampler
+    from fastgcn.train.callbacks import TensorBoardLogger
+    from fastgcn.train.loop import fit, resume
+    from fastgcn.train.presets import (
         authors_code,
         best_preset,
         graphsage,
@@ -34,12 +39,7 @@ if TYPE_CHECKING:
         paper_pubmed,
         paper_reddit,
     )
-    from fastgcn.propagation import propagate
-    from fastgcn.runs import Run
-    from fastgcn.samplers import Block, FullSampler, LayerSampler, Sampler
-    from fastgcn.samplers.neighbor import NeighborSampler
-    from fastgcn.tensorboard import TensorBoardLogger
-    from fastgcn.train import fit, resume
+    from fastgcn.train.run import Run
 
 # Where each public name lives, in the order of the walk of the data.
 _HOME = {
@@ -49,37 +49,37 @@ _HOME = {
     "fingerprint": "fastgcn.data.layout",
     "generate": "fastgcn.data.generate",
     "GenerateConfig": "fastgcn.data.generate_config",
-    "Graph": "fastgcn.graph",
-    "Split": "fastgcn.graph",
-    "Cleaning": "fastgcn.csr",
-    "normalize": "fastgcn.adjacency",
-    "subgraph": "fastgcn.adjacency",
-    "Adjacency": "fastgcn.adjacency",
-    "propagate": "fastgcn.propagation",
-    "Block": "fastgcn.samplers",
-    "Sampler": "fastgcn.samplers",
-    "LayerSampler": "fastgcn.samplers",
-    "FullSampler": "fastgcn.samplers",
-    "NeighborSampler": "fastgcn.samplers.neighbor",
-    "GCN": "fastgcn.models",
+    "Graph": "fastgcn.graph.graph",
+    "Split": "fastgcn.graph.graph",
+    "Cleaning": "fastgcn.graph.csr",
+    "normalize": "fastgcn.graph.adjacency",
+    "subgraph": "fastgcn.graph.adjacency",
+    "Adjacency": "fastgcn.graph.adjacency",
+    "propagate": "fastgcn.features.propagate",
+    "Block": "fastgcn.sampling",
+    "Sampler": "fastgcn.sampling",
+    "LayerSampler": "fastgcn.sampling",
+    "FullSampler": "fastgcn.sampling",
+    "NeighborSampler": "fastgcn.sampling.neighborhood",
+    "GCN": "fastgcn.model",
     "TrainConfig": "fastgcn.config",
-    "best_preset": "fastgcn.presets",
-    "paper_cora": "fastgcn.presets",
-    "paper_pubmed": "fastgcn.presets",
-    "paper_reddit": "fastgcn.presets",
-    "authors_code": "fastgcn.presets",
-    "kipf_gcn": "fastgcn.presets",
-    "graphsage": "fastgcn.presets",
-    "fit": "fastgcn.train",
-    "resume": "fastgcn.train",
-    "Run": "fastgcn.runs",
-    "predict": "fastgcn.inference",
-    "predict_new": "fastgcn.new_nodes",
-    "embed": "fastgcn.inference",
-    "evaluate": "fastgcn.inference",
+    "best_preset": "fastgcn.train.presets",
+    "paper_cora": "fastgcn.train.presets",
+    "paper_pubmed": "fastgcn.train.presets",
+    "paper_reddit": "fastgcn.train.presets",
+    "authors_code": "fastgcn.train.presets",
+    "kipf_gcn": "fastgcn.train.presets",
+    "graphsage": "fastgcn.train.presets",
+    "fit": "fastgcn.train.loop",
+    "resume": "fastgcn.train.loop",
+    "Run": "fastgcn.train.run",
+    "predict": "fastgcn.infer.predict",
+    "predict_new": "fastgcn.infer.new_nodes",
+    "embed": "fastgcn.infer.predict",
+    "evaluate": "fastgcn.infer.predict",
     "Metrics": "fastgcn.metrics",
     "FastGCNClassifier": "fastgcn.estimator",
-    "TensorBoardLogger": "fastgcn.tensorboard",
+    "TensorBoardLogger": "fastgcn.train.callbacks",
     "FastGCNError": "fastgcn.errors",
 }
 

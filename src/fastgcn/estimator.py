@@ -7,8 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastgcn import checks
-from fastgcn.adjacency import Normalization
+from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from fastgcn.config import (
     Distribution,
     Draws,
@@ -20,11 +19,12 @@ from fastgcn.config import (
     TrainConfig,
 )
 from fastgcn.errors import InputError, nearest
-from fastgcn.graph import Graph, Split
-from fastgcn.inference import embed, evaluate, predict
-from fastgcn.runs import Run
-from fastgcn.train import fit
-from fastgcn.types import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.graph import checks
+from fastgcn.graph.adjacency import Normalization
+from fastgcn.graph.graph import Graph, Split
+from fastgcn.infer.predict import embed, evaluate, predict
+from fastgcn.train.loop import fit
+from fastgcn.train.run import Run
 
 _DEFAULTS = TrainConfig()
 _NO_Y = "y must be None where X is a Graph, which has its own labels"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fastgcn.types import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

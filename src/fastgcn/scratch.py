@@ -1,19 +1,67 @@
-"""Arrays that are filled piece by piece and then only read: in memory, or in an unnamed file."""
+"""Arrays in files: memory maps that are let go, space on the disk, arrays larger than memory."""
 
 import mmap
 import os
 import tempfile
 import weakref
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from fastgcn.data.disk_room import make_room
-from fastgcn.types import AnyArray
+from fastgcn.arrays import AnyArray
+from fastgcn.errors import InputError
+from fastgcn.memory import shown_bytes
+
+
+def forget(array: AnyArray) -> None:
+    """Unmap the pages of a read-only memory map; nothing where `array` is none.
+
+    They stay in the system's cache, and come back when they are read again; until then they do
+    not count as memory of this process, which reading a large map row by row would fill.
+
+    >>> forget(np.zeros(3))
+    """
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    # A map that may be written to could be private, and would lose what was written.
+    if (
+        isinstance(base.base, mmap.mmap)
+        and not base.flags.writeable
+        and hasattr(mmap.mmap, "madvise")
+    ):
+        base.base.madvise(mmap.MADV_DONTNEED)
+
+
+def reserve(file: IO[bytes], size: int) -> None:
+    """Make an open file this long, with its space on the disk.
+
+    A full disk is then an error here; writing through a memory map over a file with holes
+    would end the process instead.
+    """
+    if hasattr(os, "posix_fallocate") and size > 0:
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.truncate(size)
+
+
+def make_room(file: IO[bytes], n_bytes: int, folder: Path, what: str) -> None:
+    """`reserve`, but a disk that is full is answered in one sentence, and nothing is kept on it."""
+    try:
+        reserve(file, n_bytes)
+    except OSError as error:
+        file.truncate(0)
+        raise InputError(
+            f"{folder} has no room for {shown_bytes(n_bytes)} of {what} "
+            f"({os.strerror(error.errno or 0)}); free some there, or allow more --memory"
+        ) from None
+
 
 # Advice that no reading ahead is wanted; other systems read ahead.
 _RANDOM = getattr(mmap, "MADV_RANDOM", None)
+
+
 _DONTNEED = getattr(mmap, "MADV_DONTNEED", None)
 
 

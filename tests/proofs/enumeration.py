@@ -1,7 +1,7 @@
 """Every possible draw of a `LayerSampler`, to be run through its own code.
 
-Randomness enters a sampler by `fastgcn.samplers.draws.uniforms` alone, which asks a numpy
-generator for `random(count)`. `fastgcn.testing.Scripted` is a generator that answers with chosen
+Randomness enters a sampler by `fastgcn.sampling.draws.uniforms` alone, which asks a numpy
+generator for `random(count)`. `fastgcn.sampling.check.Scripted` answers with chosen
 points, and `Member.outcomes` lists the points that lead to each possible draw, with its
 probability worked out here, from a dense Â, without any of the sampler's code.
 """
@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from fastgcn import Adjacency, Block, LayerSampler
-from fastgcn.samplers.draws import Rng
-from fastgcn.testing import Outcome, Points, Scripted
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.sampling.check import Outcome, Points, Scripted
+from fastgcn.sampling.draws import Rng
 
 DISTRIBUTIONS = ("uniform", "importance", "flat", "optimal")
 BY_POINTS = ("independent", "systematic", "stratified")

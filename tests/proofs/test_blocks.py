@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fastgcn import Adjacency, FullSampler, Graph, LayerSampler, normalize, subgraph
 from fastgcn.errors import InputError
-from fastgcn.models import GCN
-from fastgcn.testing import check_blocks, tiny_graphs
+from fastgcn.model import GCN
+from fastgcn.sampling.check import check_blocks, tiny_graphs
 from tests.proofs.enumeration import (
     BY_POINTS,
     DISTRIBUTIONS,

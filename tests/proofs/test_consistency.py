@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fastgcn import GCN, Adjacency, Block, FullSampler, Graph, LayerSampler, normalize
-from fastgcn.types import FloatArray
+from fastgcn.arrays import FloatArray
 from tests.proofs.enumeration import dense, points_of, replay
 
 N, CLASSES = 24, 3

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastgcn import Adjacency, Block, FullSampler, LayerSampler, Sampler, variance
-from fastgcn.csr import CSR
+from fastgcn import Adjacency, Block, FullSampler, LayerSampler, Sampler
 from fastgcn.errors import InputError
-from fastgcn.samplers.draws import Rng
-from fastgcn.samplers.neighbor import NeighborSampler
-from fastgcn.testing import Outcome, check_sampler, tiny_graphs
+from fastgcn.graph.csr import CSR
+from fastgcn.sampling import variance
+from fastgcn.sampling.check import Outcome, check_sampler, tiny_graphs
+from fastgcn.sampling.draws import Rng
+from fastgcn.sampling.neighborhood import NeighborSampler
 from tests.proofs.enumeration import Member, dense
 
 GRAPH = tiny_graphs()["weighted"]

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastgcn import Graph, LayerSampler, normalize, variance
-from fastgcn.types import FloatArray
+from fastgcn import Graph, LayerSampler, normalize
+from fastgcn.arrays import FloatArray
+from fastgcn.sampling import variance
 from tests.proofs.enumeration import dense, scattered
 
 N, D, T, RIDGE = 10, 3, 40, 1.0

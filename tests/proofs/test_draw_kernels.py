@@ -9,11 +9,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels import reference
-from fastgcn.kernels.draws import append_new, draw_folded, running_sums
-from fastgcn.kernels.ladies import draw_entries, pick_by_sums, sums_of_powers
+from fastgcn.kernels.draws import (
+    append_new,
+    draw_entries,
+    draw_folded,
+    pick_by_sums,
+    running_sums,
+    sums_of_powers,
+)
 from fastgcn.kernels.picks import has_repeats, pick_entries, pick_reached, reach
-from fastgcn.types import FloatArray, IntArray
 
 seeds = st.integers(0, 2**32 - 1)
 index_types = st.sampled_from([np.int32, np.int64])

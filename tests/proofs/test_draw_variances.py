@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgcn import variance
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.sampling import variance
 from tests.proofs.enumeration import ALL_DRAWS, Draw, Member, inclusion
 
 CLOSE = 1e-9  # of float64 sums in another order

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fastgcn import Graph, LayerSampler, normalize
+from fastgcn.arrays import IntArray
 from fastgcn.kernels.draws import inclusion_probabilities
-from fastgcn.samplers import draws
-from fastgcn.samplers.draws import POINTS, Law, make_drawing
-from fastgcn.testing import Points, Scripted
-from fastgcn.types import IntArray
+from fastgcn.sampling import draws
+from fastgcn.sampling.check import Points, Scripted
+from fastgcn.sampling.draws import POINTS, Law, make_drawing
 from tests.proofs.enumeration import (
     ALL_DRAWS,
     DRAWS,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from fastgcn import variance
-from fastgcn.samplers.history import HistorySampler
-from fastgcn.testing import check_sampler, tiny_graphs
+from fastgcn.sampling import variance
+from fastgcn.sampling.check import check_sampler, tiny_graphs
+from fastgcn.sampling.history import HistorySampler
 from tests.proofs.enumeration import DISTRIBUTIONS, DRAWS, Member, dense
 
 GRAPHS = tiny_graphs()
@@ -36,7 +36,7 @@ def name(options: dict[str, Any]) -> str:
 
 
 def closed_form(chosen: Member, graph: str, x: Any, t: int) -> float | None:
-    """What `fastgcn.variance` says of the rows' error; None for one that it only simulates."""
+    """What `fastgcn.sampling.variance` says of the error of rows; None where it only simulates."""
     draws = chosen.options["draws"]
     if draws == "successive":
         return None

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from fastgcn import LayerSampler, TrainConfig
-from fastgcn.csr import CSR
 from fastgcn.errors import InputError
-from fastgcn.samplers.choose import make_sampler
-from fastgcn.samplers.history import HistoryBlock, HistorySampler
-from fastgcn.testing import tiny_graphs
+from fastgcn.graph.csr import CSR
+from fastgcn.sampling.check import tiny_graphs
+from fastgcn.sampling.choose import make_sampler
+from fastgcn.sampling.history import HistoryBlock, HistorySampler
 from tests.proofs.enumeration import dense
 
 GRAPH = tiny_graphs()["weighted"]

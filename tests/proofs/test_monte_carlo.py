@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from fastgcn import Graph, LayerSampler, normalize, variance
-from fastgcn.testing import check_sampler
-from fastgcn.types import FloatArray
+from fastgcn import Graph, LayerSampler, normalize
+from fastgcn.arrays import FloatArray
+from fastgcn.sampling import variance
+from fastgcn.sampling.check import check_sampler
 from tests.proofs.enumeration import DRAWS, Member, dense, reference_q, scattered
 
 Z = 6.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import fastgcn.variance
+import fastgcn.sampling.variance
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "theory.md").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def test_every_proof_that_the_page_names_is_there() -> None:
 
 def test_every_variance_that_the_page_names_is_there() -> None:
     named = set(re.findall(r"`(\w+_variance)`", PAGE))
-    assert named == {name for name in vars(fastgcn.variance) if name.endswith("_variance")}
+    assert named == {name for name in vars(fastgcn.sampling.variance) if name.endswith("_variance")}
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

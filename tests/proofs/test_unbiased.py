@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fastgcn import Block
-from fastgcn.testing import tiny_graphs
-from fastgcn.types import FloatArray
+from fastgcn.arrays import FloatArray
+from fastgcn.sampling.check import tiny_graphs
 from tests.proofs.enumeration import (
     DISTRIBUTIONS,
     DRAWS,

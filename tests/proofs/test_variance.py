@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 
-from fastgcn import Graph, normalize, variance
+from fastgcn import Graph, normalize
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.testing import tiny_graphs
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.sampling import variance
+from fastgcn.sampling.check import tiny_graphs
 from tests.proofs.enumeration import dense
 
 Layer = tuple[FloatArray, FloatArray, FloatArray]

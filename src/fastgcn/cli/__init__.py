@@ -10,7 +10,7 @@ import sys
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import apply, bench, data, diagnose, report, reproduce, shard, train
+from fastgcn.cli import apply, data, report, train
 from fastgcn.cli.output import take_any_stream
 from fastgcn.errors import ElsewhereError, FastGCNError
 from fastgcn.progress import plain_lines
@@ -29,13 +29,11 @@ app.command("evaluate")(apply.evaluate)
 app.command("predict")(apply.predict)
 app.command("embed")(apply.embed)
 app.command("report")(report.report)
-app.command("diagnose")(diagnose.diagnose)
+app.command("diagnose")(report.diagnose)
 app.command("info")(data.info)
 app.command("import")(data.import_)
 app.command("generate")(data.generate)
-app.command("shard")(shard.shard)
-app.command("reproduce")(reproduce.reproduce)
-app.add_typer(bench.app, name="bench")
+app.command("shard")(data.shard)
 
 
 def _version(show: bool) -> None:
@@ -53,11 +51,11 @@ def _root(
     plain_lines()
 
 
-def main() -> None:
+def main(commands: typer.Typer = app) -> None:
     """Run the command; a user's mistake becomes one sentence on stderr and exit code 1."""
     take_any_stream()
     try:
-        app()
+        commands()
     except ElsewhereError:
         sys.exit(1)  # said by the process that it happened in
     except FastGCNError as error:

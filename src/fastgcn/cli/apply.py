@@ -1,6 +1,9 @@
-"""Commands that use a trained run: evaluate, predict, embed."""
+"""`evaluate`, `predict` and `embed` under torchrun: each process computes its own nodes."""
 
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,12 +11,172 @@ import typer
 
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
 from fastgcn.cli.output import emit_json, say, show_table
-from fastgcn.cli.train import load_source, show_classes
+from fastgcn.cli.train import joined, jointly, load_source, open_data, show_classes
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
-    from fastgcn.graph import Graph
-    from fastgcn.runs import Run
+    from fastgcn.arrays import FloatArray, IntArray
+    from fastgcn.backends.ranks.share import Share
+    from fastgcn.backends.ranks.world import World
+    from fastgcn.graph.graph import Graph
+    from fastgcn.metrics import Metrics
+    from fastgcn.train.run import Run
+
+Rows = Iterator[tuple[list[Any], "FloatArray"]]
+
+
+def score(
+    run_path: Path, data: str | None, part: str, split: str | None, seed: int | None
+) -> "tuple[Run, str, Metrics] | None":
+    """The run, the graph's name and the scores; None where another process says them."""
+    from fastgcn.backends.ranks.forward import SharedJudge
+    from fastgcn.infer.predict import check_classes
+
+    with joined() as world:
+        assert world is not None
+        run, share = _opened(world, run_path, data, split, seed)
+        jointly(world, "the data", lambda: check_classes(run, share.graph))
+        # Of the whole graph, as `evaluate` does it in one process.
+        config = run.config.replace(evaluation_graph="all")
+        judge = SharedJudge(share, config, getattr(share.split, part))
+        jointly(world, "nodes", lambda: _need(len(judge), part, share))
+        metrics = judge(run.model)
+        return (run, share.graph.name, metrics) if world.first else None
+
+
+def write_predictions(
+    run_path: Path,
+    data: str | None,
+    out: Path,
+    nodes: str | None,
+    split: str | None,
+    seed: int | None,
+) -> int | None:
+    """How many nodes were written, in the graph's order; None where another process has."""
+    from fastgcn.backends.ranks.forward import predict_shared
+    from fastgcn.infer.tables import prediction_columns, write_table
+
+    def apply(run: "Run", share: "Share", own: "IntArray") -> "FloatArray":
+        return predict_shared(run.model, share, own)
+
+    def write(run: "Run", rows: Rows, _: int) -> None:
+        write_table(out, (prediction_columns(ids, some, run) for ids, some in rows))
+
+    checked = partial(_check_out, out, (".parquet", ".csv"))
+    return _write_rows((run_path, data, split, seed), nodes, checked, apply, write)
+
+
+def write_embeddings(
+    run_path: Path,
+    data: str | None,
+    out: Path,
+    nodes: str | None,
+    layer: int,
+    split: str | None,
+    seed: int | None,
+) -> int | None:
+    """How many nodes were written, in the graph's order; None where another process has."""
+    from fastgcn.backends.ranks.forward import depth_of, embed_shared
+    from fastgcn.infer.tables import embedding_columns, write_array, write_table
+
+    def apply(run: "Run", share: "Share", own: "IntArray") -> "FloatArray":
+        jointly(share.world, "--layer", lambda: depth_of(run.model, layer))
+        return embed_shared(run.model, share, own, layer)
+
+    def write(_: "Run", rows: Rows, count: int) -> None:
+        if out.suffix == ".npy":
+            write_array(out, count, (some for _, some in rows))
+        else:
+            write_table(out, (embedding_columns(ids, some) for ids, some in rows))
+
+    checked = partial(_check_out, out, (".parquet", ".csv", ".npy"))
+    return _write_rows((run_path, data, split, seed), nodes, checked, apply, write)
+
+
+def _check_out(out: Path, endings: tuple[str, ...]) -> None:
+    """Refuse a file that cannot be written, before anything is computed for it."""
+    if out.suffix not in endings:
+        *others, last = endings
+        raise InputError(f"--out must end in {', '.join(others)} or {last}, got {out.name!r}")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent} to write {out.name} into")
+
+
+def _write_rows(
+    source: tuple[Path, str | None, str | None, int | None],
+    nodes: str | None,
+    check: Callable[[], None],
+    apply: "Callable[[Run, Share, IntArray], FloatArray]",
+    write: "Callable[[Run, Rows, int], None]",
+) -> int | None:
+    """Rows of the nodes that were asked for, each computed where its node is, and written by the
+    first process."""
+    from fastgcn.backends.ranks.forward import gathered
+
+    with joined() as world:
+        assert world is not None
+        jointly(world, "--out", lambda: check() if world.first else None)
+        run, share = _opened(world, *source)
+        own = jointly(world, "nodes", lambda: share.nodes(nodes))
+        count = sum(world.host.counts(len(own), "numbers of nodes"))
+        jointly(world, "nodes", lambda: _need(count, nodes, share))
+        rows = gathered(share, own, apply(run, share, own))
+        if world.first:
+            write(run, rows, count)
+            return count
+        for _ in rows:
+            pass
+        return None
+
+
+def _need(count: int, part: str | None, share: "Share") -> None:
+    if count == 0:
+        raise InputError(f"the {part} part of {share.graph.name}'s split is empty")
+
+
+def _opened(
+    world: "World", run_path: Path, data: str | None, split: str | None, seed: int | None
+) -> "tuple[Run, Share]":
+    """The run and this process's share of a graph, which must be the same to all processes."""
+    from fastgcn.backends.ranks.share import Share
+    from fastgcn.data.layout import fingerprint
+    from fastgcn.train.run import Run
+
+    run = jointly(world, "the run", lambda: Run.load(run_path))
+    world.agree("run", _digest(run))
+    source: Any = None if run.source is None else dict(run.source)
+    if data is None:
+        where = str((source or {}).get("data", ""))
+        graph, share = open_data(world, where, lambda: load_source(source, run_path))
+    else:
+        resplit = split is not None or seed is not None
+        graph, share = open_data(
+            world, data, lambda: load_graph(data, split, seed), resplit=resplit
+        )
+    if share is None:  # of one process, which has all
+        share = jointly(world, "the data", lambda: Share.of_graph(graph, world))
+    world.agree("data", fingerprint(graph))
+    jointly(world, "the data", lambda: _check_fit(run, graph))
+    if world.first and fingerprint(graph) != run.fingerprint:
+        say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
+    return run, share
+
+
+def _check_fit(run: "Run", graph: "Graph") -> None:
+    from fastgcn.backends.exact import check_width
+    from fastgcn.infer.predict import check_features
+
+    check_width(run.model, graph.n_features, f"{graph.name} has")
+    check_features(run, graph)
+
+
+def _digest(run: "Run") -> str:
+    """A name for the weights of a run."""
+    found = sha256()
+    for name, tensor in sorted(run.model.state_dict().items()):
+        found.update(name.encode() + tensor.numpy().tobytes())
+    return found.hexdigest()
+
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 Data = Annotated[
@@ -42,7 +205,7 @@ def open_run(
 ) -> "tuple[Run, Graph]":
     from fastgcn.data.layout import fingerprint
     from fastgcn.machine import choose_device
-    from fastgcn.runs import Run
+    from fastgcn.train.run import Run
 
     run = Run.load(run_path)
     run.model.to(choose_device(device))
@@ -74,24 +237,22 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Score a run on a part of a graph's split, by the full network."""
-    from fastgcn.distributed.launch import launched
+    from fastgcn.backends.ranks.launch import launched
 
     if part not in ("train", "val", "test"):
         raise InputError(f"--part must be train, val or test, got {part!r}")
     if launched():
-        from fastgcn.cli.apply_ranks import score as score_together
-
         _refuse_alone(memory, device, threads)
-        found = score_together(run_path, data, part, split, split_seed)
+        found = score(run_path, data, part, split, split_seed)
         if found is None:
             return
         run, name, metrics = found
     else:
-        from fastgcn.inference import evaluate as score
+        from fastgcn.infer.predict import evaluate as score_alone
 
         run, graph = open_run(run_path, data, split, split_seed, device)
         with held_to(threads):
-            name, metrics = graph.name, score(run, graph, part, memory=memory)
+            name, metrics = graph.name, score_alone(run, graph, part, memory=memory)
     classes = {n: list(getattr(metrics, n)) for n in ("precision", "recall", "f1", "support")}
     if json:
         emit_json(
@@ -131,15 +292,13 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict classes with their probabilities, for nodes of a graph or for new ones."""
-    from fastgcn.distributed.launch import launched
-    from fastgcn.inference import predict_parts
-    from fastgcn.output_tables import prediction_columns, write_table
-    from fastgcn.settings import whole_numbers
+    from fastgcn.backends.ranks.launch import launched
+    from fastgcn.infer.predict import predict_parts
+    from fastgcn.infer.tables import prediction_columns, write_table
+    from fastgcn.train.presets import whole_numbers
 
     _need_out(out)
     if launched():
-        from fastgcn.cli.apply_ranks import write_predictions
-
         if any(option is not None for option in (samples, new_nodes, new_edges)):
             raise InputError(
                 "--samples, --new-nodes and --new-edges are for a single process; run it without "
@@ -154,8 +313,8 @@ def predict(
     if (new_nodes is None) != (new_edges is None):
         raise InputError("--new-nodes and --new-edges go together")
     if new_nodes is not None and new_edges is not None:
-        from fastgcn.data.new_tables import read_new_nodes
-        from fastgcn.new_nodes import predict_new
+        from fastgcn.data.tables.importing import read_new_nodes
+        from fastgcn.infer.new_nodes import predict_new
 
         if nodes is not None or samples is not None:
             raise InputError("--new-nodes predicts the new nodes; leave --nodes and --samples out")
@@ -191,14 +350,12 @@ def embed(
     json: Json = False,
 ) -> None:
     """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
-    from fastgcn.distributed.launch import launched
-    from fastgcn.inference import embed_parts
-    from fastgcn.output_tables import embedding_columns, write_array, write_table
+    from fastgcn.backends.ranks.launch import launched
+    from fastgcn.infer.predict import embed_parts
+    from fastgcn.infer.tables import embedding_columns, write_array, write_table
 
     _need_out(out)
     if launched():
-        from fastgcn.cli.apply_ranks import write_embeddings
-
         _refuse_alone(memory, device, threads)
         written = write_embeddings(run_path, data, out, nodes, layer, split, split_seed)
         if written is not None:
@@ -237,12 +394,12 @@ def _done(run_path: Path, out: Path, count: int, json: bool) -> None:
 
 
 def _chosen(graph: "Graph", nodes: str | None) -> Any:
-    from fastgcn.node_sets import parse_nodes
+    from fastgcn.graph.nodes import parse_nodes
 
     return parse_nodes(graph, nodes)
 
 
 def _own_ids(graph: "Graph", chosen: Any) -> list[Any]:
-    from fastgcn.node_sets import own_ids
+    from fastgcn.graph.nodes import own_ids
 
     return own_ids(graph, chosen)

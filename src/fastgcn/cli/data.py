@@ -1,6 +1,6 @@
 """Commands that bring graphs in and describe them: info, import, generate."""
 
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ from fastgcn.cli.output import console, emit_json, say, show_table, size
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
-    from fastgcn.graph import Graph
+    from fastgcn.graph.graph import Graph
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 SplitName = Annotated[
@@ -46,8 +46,8 @@ def info(
     json: Json = False,
 ) -> None:
     """Describe a graph: counts, degrees, classes, split, homophily, memory, what was cleaned."""
+    from fastgcn.data.info import describe
     from fastgcn.data.store import is_store, open_store
-    from fastgcn.info import describe
 
     if verify:
         if not is_store(Path(data)):
@@ -166,7 +166,7 @@ def import_(
     json: Json = False,
 ) -> None:
     """Turn a graph in any known format, or a node and an edge table, into a store folder."""
-    from fastgcn.data.bring_in import import_graph
+    from fastgcn.data.load import import_graph
     from fastgcn.data.store import open_store
 
     if out == Path():
@@ -269,3 +269,34 @@ def _report_store(graph: "Graph", out: Path, json: bool) -> None:
         )
     else:
         say(f"{graph}\nwritten to {out}; next: fastgcn info {out}")
+
+
+def shard(
+    data: Annotated[str, typer.Argument(help="A store, or anything that can be trained on.")],
+    parts: Annotated[
+        int, typer.Option(help="How many parts: as many processes as that, or fewer.")
+    ] = 2,
+    by: Annotated[
+        str,
+        typer.Option(help="What parts have equally much of: train (nodes), nodes, or edges."),
+    ] = "train",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; NAME-PARTS-parts by default.")
+    ] = None,
+    split: SplitName = None,
+    split_seed: Seed = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Cut a graph into ranges of nodes, each a folder that a process trains on without the rest."""
+    from fastgcn.data.shards import shard as write
+
+    graph = load_graph(data, split, split_seed)
+    folder = out or Path(f"{graph.name}-{parts}-parts")
+    bounds = write(graph, parts, folder, by=by, force=force).tolist()
+    sizes = [stop - first for first, stop in pairwise(bounds)]
+    if json:
+        emit_json({"out": str(folder), "parts": parts, "by": by, "nodes": sizes})
+        return
+    say(f"{parts} parts of {min(sizes):,} to {max(sizes):,} nodes written to {folder}")
+    say(f"Next: torchrun --nproc-per-node {parts} -m fastgcn train {folder}")

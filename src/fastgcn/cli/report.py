@@ -1,13 +1,19 @@
 """`fastgcn report`: a run as one HTML page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastgcn.cli.apply import Data, RunPath, Threads, held_to, open_run
-from fastgcn.cli.data import Json, Seed, SplitName
-from fastgcn.cli.output import emit_json, say
+from fastgcn.cli.data import Json, Seed, SplitName, load_graph
+from fastgcn.cli.output import emit_json, say, show_table
+from fastgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from fastgcn.config import TrainConfig
+    from fastgcn.graph.graph import Graph
+    from fastgcn.model import GCN
 
 
 def report(
@@ -22,7 +28,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Write a self-contained HTML page on a run: curves, classes, degrees, map, time, settings."""
-    from fastgcn.replace_file import write_text
+    from fastgcn.files import write_text
     from fastgcn.report import run_report
 
     run, graph = open_run(run_path, data, split, split_seed)
@@ -34,3 +40,80 @@ def report(
         emit_json({"run": str(run_path), "out": str(place), "bytes": len(html.encode())})
     else:
         say(f"Report written to {place}")
+
+
+def diagnose(
+    data: Annotated[str, typer.Argument(help="A data set's name, or a folder or file to load.")],
+    run: Annotated[
+        Path | None, typer.Option(help="A run: its network and settings, and not random weights.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Settings to start from, as in train; best by default.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting, KEY=VALUE; repeatable.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Sample size at which all members are compared.")
+    ] = None,
+    target: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Relative error to find sample sizes for; repeatable; 0.1, 0.05 by default."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML page to write, with plots.")] = None,
+    split: SplitName = None,
+    split_seed: Seed = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Measure the error of sampled layers and gradients, and say how many samples are needed."""
+    from fastgcn.diagnose.diagnosis import diagnose as measure
+    from fastgcn.diagnose.page import SIZES_NOTE, as_data, diagnosis_page, member_table, size_tables
+    from fastgcn.files import write_text
+
+    if out is not None and not out.parent.is_dir():
+        # Now, and not after everything has been measured.
+        raise InputError(f"there is no folder {out.parent} to write {out.name} into")
+    graph = load_graph(data, split, split_seed)
+    config, model = _subject(graph, run, preset, settings)
+    if samples is not None:
+        config = config.replace(samples=samples)
+    if threads is not None:
+        config = config.replace(threads=threads)
+    found = measure(graph, config, model=model, targets=target or (0.1, 0.05))
+    if out is not None:
+        write_text(out, diagnosis_page(found))
+    if json:
+        emit_json(as_data(found) | ({"out": str(out)} if out else {}))
+        return
+    members = member_table(found)
+    show_table(members.caption, members.head, members.rows)
+    print(SIZES_NOTE)
+    for table in size_tables(found):
+        show_table(table.caption, table.head, table.rows)
+    for advice in found.advice:
+        print(advice.sentence)
+    if out is not None:
+        say(f"Page written to {out}")
+
+
+def _subject(
+    graph: "Graph", run_path: Path | None, preset: str | None, settings: list[str] | None
+) -> "tuple[TrainConfig, GCN | None]":
+    """Settings and network: those of a run, or of a preset and random weights."""
+    from fastgcn.train.presets import settle
+
+    if run_path is None:
+        config = settle(graph, preset=preset, flags={}, assignments=settings or ())
+        return config, None
+    if preset is not None or settings:
+        raise InputError("with --run the settings are those of the run; leave --preset, --set out")
+    from fastgcn.data.layout import fingerprint
+    from fastgcn.train.run import Run
+
+    run = Run.load(run_path)
+    if fingerprint(graph) != run.fingerprint:
+        say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
+    return run.config, run.model

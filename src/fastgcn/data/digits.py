@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fastgcn.graph import Graph
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.graph.graph import Graph
 
 _NEIGHBOURS = 8  # enough to join all images into one component; 6 are not
 

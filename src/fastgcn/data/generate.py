@@ -1,26 +1,172 @@
-"""Random graphs of any size with communities, hubs and features, written straight to a store.
+"""Edges of a degree-corrected planted partition, drawn without duplicates in bounded memory.
 
-They stand in for data that cannot be had, and are honest about edges: a learner without them
-does clearly worse than one with.
+With θ the wanted degrees and Θ their sum over a community, nodes u and v of one community
+are joined with a chance proportional to θ(u)·θ(v) / Θ, and nodes of two communities with one
+proportional to θ(u)·θ(v), as long as these chances are small.
+
+Edges drawn one by one would come up twice. Instead, nodes stand in a line by rising θ, each
+is told how many of the nodes behind it are its neighbours, and draws that many different
+ones by weight. A pair can come up in one row of the matrix only: the number of edges is met
+exactly, nothing has to be remembered between rows, and a node of small degree, which stands
+in front and so draws most of its edges itself, does not end up without any.
 """
 
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from fastgcn.csr import Cleaning
-from fastgcn.data.generate_config import PRESETS, GenerateConfig, class_sizes
-from fastgcn.data.generate_edges import rows_between, rows_inside, wanted_degrees
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.data.generate_config import PRESETS, GenerateConfig, class_sizes, inside_edges
 from fastgcn.data.store import StoreWriter
 from fastgcn.errors import InputError
+from fastgcn.graph.csr import Cleaning, index_dtype
 from fastgcn.progress import progress
-from fastgcn.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Nodes in the order in which they draw their edges; see `kernels.generate.draw_rows`.
+
+    `order`, `group`, `counts`, `ends` have shape (n,), `cumulative` (n+1,).
+    """
+
+    order: IntArray
+    group: IntArray
+    counts: IntArray
+    ends: IntArray
+    cumulative: FloatArray
+    between: bool
+    seed: np.uint64
+
+    def batches(self, edges: int) -> Iterator[tuple[int, int]]:
+        """Ranges of rows with together at most `edges` edges, or of a single row."""
+        total = np.cumsum(self.counts)
+        first, done = 0, 0
+        while done < total[-1]:
+            last = max(first + 1, int(np.searchsorted(total, done + edges, side="right")))
+            yield first, last
+            first, done = last, int(total[last - 1])
+
+    def draw(self, batch: tuple[int, int]) -> tuple[IntArray, IntArray]:
+        """Both ends of the edges of the rows of a batch."""
+        from fastgcn.kernels.generate import draw_rows
+
+        first, last = batch
+        m = int(self.counts[first:last].sum())
+        dtype = index_dtype(len(self.order))
+        source, target = np.empty(m, dtype), np.empty(m, dtype)
+        draw_rows(
+            first,
+            last,
+            self.counts,
+            self.ends,
+            self.cumulative,
+            self.group,
+            self.between,
+            self.order,
+            self.seed,
+            source,
+            target,
+        )
+        return source, target
+
+
+def wanted_degrees(config: GenerateConfig) -> FloatArray:
+    """(n,) ascending quantiles of the density d^-γ whose mean is that of the graph's degrees."""
+    mean, high = config.mean_degree, float(config.top_degree)
+    below, above = 0.0, mean
+    for _ in range(100):  # halvings; the mean rises with the lower end
+        low = (below + above) / 2
+        if _truncated_mean(low, high, config.degree_exponent) < mean:
+            below = low
+        else:
+            above = low
+    power = 1 - config.degree_exponent
+    quantile = (np.arange(config.nodes) + 0.5) / config.nodes
+    return np.asarray((above**power - quantile * (above**power - high**power)) ** (1 / power))
+
+
+def _truncated_mean(low: float, high: float, exponent: float) -> float:
+    """Mean of the density proportional to d^-exponent on low..high."""
+
+    def integral(power: float) -> float:
+        if abs(power + 1) < 1e-9:
+            return float(np.log(high / low))
+        # Relative to `high`, so that a far lower end does not overflow.
+        return float(1 - (low / high) ** (power + 1)) / (power + 1)
+
+    return high * integral(1 - exponent) / integral(-exponent)
+
+
+def rows_inside(
+    config: GenerateConfig, degrees: FloatArray, community: IntArray, seed: np.uint64
+) -> Rows:
+    """The edges inside the communities: rows end where their community does."""
+    order = np.lexsort((degrees, community))
+    group, weight = community[order], degrees[order]
+    cumulative = _prefix_sums(weight)
+    starts = np.searchsorted(group, np.arange(config.classes + 1))
+    ends = starts[group + 1]
+    after = cumulative[ends] - cumulative[1:]
+    whole = cumulative[ends] - cumulative[starts[group]]
+    room = (ends - np.arange(1, config.nodes + 1)) // 2
+    counts = _row_counts(weight * after / whole, room, inside_edges(config))
+    return Rows(order, group, counts, ends, cumulative, False, seed)
+
+
+def rows_between(
+    config: GenerateConfig, degrees: FloatArray, community: IntArray, seed: np.uint64
+) -> Rows:
+    """The edges between communities: all rows end at the last node and skip their own kind."""
+    n = config.nodes
+    order = np.argsort(degrees, kind="stable")
+    group, weight = community[order], degrees[order]
+    cumulative = _prefix_sums(weight)
+    own_weight, own_count = np.empty(n), np.empty(n, np.int64)
+    for c in range(config.classes):
+        mine = np.flatnonzero(group == c)
+        own_weight[mine] = weight[mine].sum() - np.cumsum(weight[mine])
+        own_count[mine] = np.arange(len(mine) - 1, -1, -1)
+    after = np.maximum(cumulative[-1] - cumulative[1:] - own_weight, 0)
+    room = (np.arange(n - 1, -1, -1) - own_count) // 2
+    counts = _row_counts(weight * after, room, config.edges - inside_edges(config))
+    return Rows(order, group, counts, np.full(n, n), cumulative, True, seed)
+
+
+def _prefix_sums(weight: FloatArray) -> FloatArray:
+    return np.concatenate(([0.0], np.cumsum(weight)))
+
+
+def _row_counts(share: FloatArray, room: IntArray, total: int) -> IntArray:
+    """Whole numbers that sum to `total`, proportional to `share` but at most `room`.
+
+    Where `room` is too small, the other rows get more; `GenerateConfig` has seen to it that
+    the rooms together suffice.
+    """
+    share = np.where(room > 0, share, 0)
+    low, high = 0.0, 1.0 / max(float(share.max()), 1e-300)
+    while float(np.minimum(high * share, room).sum()) < total:
+        low, high = high, 2 * high
+    for _ in range(60):  # halvings
+        middle = (low + high) / 2
+        if float(np.minimum(middle * share, room).sum()) < total:
+            low = middle
+        else:
+            high = middle
+    exact = np.minimum(high * share, room)
+    counts: IntArray = np.floor(exact).astype(np.int64)
+    # Systematic rounding: a row rounds up with the chance of its fraction, and half a unit
+    # away from both ends of the running sum no error of summation can cost or add an edge.
+    points = np.arange(total - int(counts.sum())) + 0.5
+    counts[np.searchsorted(np.cumsum(exact - counts), points, side="right")] += 1
+    return counts
+
 
 __all__ = ["PRESETS", "GenerateConfig", "generate"]
 

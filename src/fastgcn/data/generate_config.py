@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
-from fastgcn.types import FloatArray, IntArray
 
 _WHOLE_AT_LEAST = {
     "nodes": 2,

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.lib import format as npy
 from scipy.sparse import csr_array
 
-from fastgcn.csr import index_dtype
-from fastgcn.damage import damaged
-from fastgcn.graph import Graph, Split
-from fastgcn.mapped import forget
-from fastgcn.types import AnyArray, IntArray
+from fastgcn.arrays import AnyArray, IntArray
+from fastgcn.graph.csr import damaged, index_dtype
+from fastgcn.graph.graph import Graph, Split
+from fastgcn.scratch import forget
 
 # Every array a store may hold; a store that names another is refused.
 ARRAY_NAMES = (

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastgcn import checks
+from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.graph import Split
-from fastgcn.types import AnyArray, IntArray
+from fastgcn.graph import checks
+from fastgcn.graph.graph import Split
 
 
 def stratified_split(

@@ -1,9 +1,4 @@
-"""The store: a folder of `.npy` arrays and a `graph.json` that opens without being read.
-
-A store is written beside its final place and renamed into it as the last step, so a folder
-under the asked name is whole; what a killed import leaves behind has no `graph.json` and
-does not open.
-"""
+"""What is checked when a store opens: enough to trust its sizes, without reading its edges."""
 
 import contextlib
 import errno
@@ -16,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from fastgcn._version import __version__
-from fastgcn.csr import Cleaning
+from fastgcn.arrays import AnyArray
 from fastgcn.data.layout import (
     ARRAY_NAMES,
     arrays_of,
@@ -30,10 +25,60 @@ from fastgcn.data.layout import (
     npy_header,
     write_npy,
 )
-from fastgcn.data.store_checks import MANIFEST, check_lengths, check_nodes
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.graph import Graph
-from fastgcn.types import AnyArray
+from fastgcn.graph.csr import Cleaning, check_all, damaged
+from fastgcn.graph.graph import Graph
+from fastgcn.scratch import reserve
+
+MANIFEST = "graph.json"
+
+
+def check_lengths(folder: Path, arrays: Mapping[str, AnyArray]) -> None:
+    """What can be checked without reading the arrays: that their lengths agree."""
+    for name in ("indptr", "indices", "train", "val", "test"):
+        if name not in arrays:
+            raise FormatError(f"{folder} is damaged: {MANIFEST} does not list {name}")
+    n = len(arrays["indptr"]) - 1
+    rows = {
+        "features": n,
+        "features_indptr": n + 1,
+        "labels": n,
+        "node_ids": n,
+        "node_ids_offsets": n + 1,
+        "weights": len(arrays["indices"]),
+    }
+    for name, expected in rows.items():
+        if name in arrays and len(arrays[name]) != expected:
+            raise FormatError(
+                f"{folder} is damaged: {name} has {len(arrays[name])} rows instead of {expected}"
+            )
+    _check_rows_of(arrays, "indptr", "indices")
+    if "features" in arrays:
+        return
+    for name in ("features_indptr", "features_indices", "features_data"):
+        if name not in arrays:
+            raise FormatError(f"{folder} is damaged: {MANIFEST} lists no features")
+    _check_rows_of(arrays, "features_indptr", "features_indices")
+    if len(arrays["features_data"]) != len(arrays["features_indices"]):
+        raise damaged(arrays["features_data"], "it does not have a value for each of its columns")
+
+
+def _check_rows_of(arrays: Mapping[str, AnyArray], indptr: str, indices: str) -> None:
+    """Rows begin with the first entry and end with the last; those between are seen when read."""
+    pointers, entries = arrays[indptr], len(arrays[indices])
+    if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != entries:
+        raise damaged(pointers, f"{indptr} and {indices} do not belong together")
+
+
+def check_nodes(arrays: Mapping[str, AnyArray], manifest: Mapping[str, Any]) -> None:
+    """Ids of nodes and classes are in range: a few numbers a node, unlike edges and features."""
+    for name in ("train", "val", "test"):
+        check_all(arrays[name], len(arrays["indptr"]) - 1, what="node")
+    labels, names = arrays.get("labels"), manifest["class_names"]
+    if labels is not None and labels.ndim == 1:
+        classes = manifest.get("classes") if names is None else len(names)
+        check_all(labels, int(classes or 0), lowest=-1, what="class")
+
 
 SCHEMA = 1
 _KIND = "fastgcn-store"
@@ -195,18 +240,6 @@ def save(
             cleaned=graph.cleaned,
             provenance=provenance,
         )
-
-
-def reserve(file: IO[bytes], size: int) -> None:
-    """Make an open file this long, with its space on the disk.
-
-    A full disk is then an error here; writing through a memory map over a file with holes
-    would end the process instead.
-    """
-    if hasattr(os, "posix_fallocate") and size > 0:
-        os.posix_fallocate(file.fileno(), 0, size)
-    else:
-        file.truncate(size)
 
 
 def is_store(folder: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from fastgcn.diagnose.auto import Choice, choose_samples, resolve_samples
 from fastgcn.diagnose.diagnosis import Diagnosis, diagnose
-from fastgcn.diagnose.pages import diagnosis_page
+from fastgcn.diagnose.page import diagnosis_page
 
 __all__ = [
     "Choice",

@@ -4,17 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fastgcn.backends.data import TrainingData, prepare
 from fastgcn.config import TrainConfig
-from fastgcn.diagnose.convolutions import convolve, draw_batches
-from fastgcn.diagnose.estimates import Estimate, percent
-from fastgcn.diagnose.from_top import samples_from_top
-from fastgcn.diagnose.gauge import Laws
-from fastgcn.diagnose.network import ExactNetwork
-from fastgcn.features import FeatureRows, column_statistics
-from fastgcn.graph import Graph
+from fastgcn.diagnose.convolutions import ExactNetwork, convolve, draw_batches
+from fastgcn.diagnose.gauge import Estimate, Laws, percent, samples_from_top
+from fastgcn.features.store import FeatureRows, column_statistics
+from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.runs import build_model
-from fastgcn.training_data import TrainingData, prepare
+from fastgcn.train.run import build_model
 
 _BATCHES = 8
 # Training nodes whose features standardise those of all here: on large graphs, looking at every

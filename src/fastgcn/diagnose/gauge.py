@@ -1,24 +1,136 @@
-"""The error of one member of the family in one sampled layer: in closed form, and as it draws."""
+"""A relative error from batches: its value, and how sure it is."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.config import TrainConfig
-from fastgcn.diagnose.convolutions import Convolution
-from fastgcn.diagnose.estimates import Estimate, relative_error
-from fastgcn.diagnose.network import ExactNetwork
-from fastgcn.diagnose.solve import least_samples
+from fastgcn.diagnose.convolutions import Convolution, ExactNetwork, convolve, rows_below
 from fastgcn.kernels.draws import inclusion_probabilities
-from fastgcn.samplers import LayerSampler
-from fastgcn.samplers.choose import layer_sampler
-from fastgcn.types import FloatArray, IntArray
-from fastgcn.variance import stratified_variance
+from fastgcn.sampling import LayerSampler
+from fastgcn.sampling.choose import layer_sampler
+from fastgcn.sampling.variance import stratified_variance
+
+
+class Estimate(NamedTuple):
+    """A relative error, and the half-width of its 95 % confidence interval (None: not known)."""
+
+    value: float
+    margin: float | None
+
+
+def percent(estimate: Estimate) -> str:
+    """In words, to as many digits as are worth something.
+
+    >>> percent(Estimate(0.1234, 0.0051)), percent(Estimate(0.1234, 0.0))
+    ('12.3 ± 0.5 %', '12.3 %')
+    >>> percent(Estimate(2.3456, 0.1234)), percent(Estimate(0.1234, None))
+    ('235 ± 12 %', '12.3 ± ? %')
+    """
+    value, margin = estimate
+    digits = 0 if value >= 1 or (margin or 0) >= 0.1 else 1
+    shown = f"{100 * value:.{digits}f}"
+    if margin is None:
+        shown += " ± ?"
+    elif margin > 0:
+        shown += f" ± {100 * margin:.{digits}f}"
+    return f"{shown} %"
+
+
+def relative_error(squares: FloatArray, totals: FloatArray, covered: float) -> Estimate:
+    """√(E Σ‖estimate − exact‖² / Σ‖exact‖²), from some batches of all.
+
+    `squares` (B, K) holds the squared error of each batch in each of K draws (K = 1 for its
+    expectation in closed form), `totals` (B,) the batches' Σ‖exact‖²; `covered` is the share f of
+    all training nodes that were looked at. With R = Σ_b mean_k squares / Σ_b totals,
+
+        Var R = ((1 − f)·B/(B−1)·Σ_b r_b² + f·Σ_b s_b²/K) / (Σ_b totals)²
+
+    as for any ratio in two-stage sampling: r_b = mean_k squares − R·totals, and s_b² is the
+    variance over the draws of a batch.
+
+    >>> relative_error(np.array([[1.0], [4.0]]), np.array([100.0, 400.0]), covered=1.0)
+    Estimate(value=0.1, margin=0.0)
+    """
+    batches, draws = squares.shape
+    means, total = squares.mean(axis=1), float(totals.sum())
+    if not total > 0:
+        return Estimate(math.inf if means.any() else 0.0, None)
+    ratio = float(means.sum()) / total
+    if ratio == 0:
+        return Estimate(0.0, 0.0)
+    within = float(squares.var(axis=1, ddof=1).sum()) / draws if draws > 1 else 0.0
+    variance, freedom = covered * within, batches * (draws - 1)
+    if covered < 1:
+        if batches == 1:
+            return Estimate(math.sqrt(ratio), None)
+        between = batches / (batches - 1) * float(np.square(means - ratio * totals).sum())
+        variance, freedom = variance + (1 - covered) * between, batches - 1
+    value, deviation = math.sqrt(ratio), math.sqrt(variance) / total
+    # d√R = dR / (2√R)
+    return Estimate(value, _quantile(freedom) * deviation / (2 * value))
+
+
+def _quantile(freedom: int) -> float:
+    """What a t-distributed number exceeds in size with probability 5 %."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(freedom, 1), 0.975))
+
+
+# Guesses by error² ∝ 1/t before the range is halved instead.
+_GUESSES = 4
+
+
+def least_samples(
+    error: Callable[[int], Estimate],
+    target: float,
+    largest: int,
+    *,
+    start: int = 64,
+    tolerance: float = 0.01,
+) -> tuple[int, Estimate]:
+    """The least t up to `largest` with error(t) <= target, about, and the error there.
+
+    Where even `largest` is not enough, that and its error. Guesses go by error² ∝ 1/t, which is
+    exact for independent draws, and begin at `start`. The search ends when the error is within
+    `tolerance` of the target, or t within twice that.
+
+    >>> least_samples(lambda t: Estimate(2 / t**0.5, None), target=0.1, largest=1000)
+    (400, Estimate(value=0.1, margin=None))
+    >>> least_samples(lambda t: Estimate(2 / t**0.5, None), target=0.1, largest=100)
+    (100, Estimate(value=0.2, margin=None))
+    """
+    below, above = 0, largest + 1  # the error is above the target at `below`, and not at `above`
+    found, t = (largest, Estimate(math.inf, None)), min(start, largest)
+    for tries in count():
+        estimate = error(t)
+        now = estimate.value
+        if abs(now / target - 1) <= tolerance:
+            return t, estimate
+        if now > target:
+            below = t
+        else:
+            above = t
+        if now <= target or above > largest:
+            found = (t, estimate)
+        if above - below <= 1 + 2 * tolerance * below:
+            return found
+        guess = t * (now / target) ** 2
+        t = math.ceil(min(guess, largest))
+        if tries >= _GUESSES or not below < t < above:
+            middle = math.ceil(math.sqrt(max(below, 1) * above))
+            t = largest if above > largest else min(max(middle, below + 1), above - 1)
+    raise AssertionError("unreachable")
+
 
 # Draws of each batch from which an error is estimated.
 REPEATS = 8
@@ -224,3 +336,26 @@ def _along_vertices(columns: IntArray, q: FloatArray) -> tuple[IntArray, FloatAr
     places = np.full(2 * m + 1, m)
     places[1::2] = np.arange(m)
     return places, lengths
+
+
+def samples_from_top(
+    member: TrainConfig,
+    laws: Laws,
+    top: Sequence[Convolution],
+    target: float,
+    rng: np.random.Generator,
+) -> list[tuple[int, Estimate]]:
+    """The t of each sampled layer, from the input up, for a relative error, and the error there.
+
+    `top` are the convolutions of some batches. The rows of a lower layer are those that the member
+    draws above with the t found there: with other rows, t would have another error.
+    """
+    network, convolutions = laws.network, top
+    found: list[tuple[int, Estimate]] = []
+    for layer in reversed(range(network.layers)):
+        found.insert(0, Gauge(member, laws, layer, convolutions).samples_for(target))
+        if layer > 0:
+            above = [convolution.rows for convolution in convolutions]
+            rows = rows_below(member, network, layer, found[0][0], above)
+            convolutions = convolve(network, layer - 1, rows, rng)
+    return found

@@ -1,30 +1,76 @@
-"""A graph, a network and some batches, prepared once for everything that is measured on them."""
+"""The rows that a network's sampled layers mix, computed exactly, for the nodes asked for alone."""
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any, get_args
 
 import numpy as np
 from torch import Tensor
 
-from fastgcn.config import TrainConfig
-from fastgcn.diagnose.convolutions import convolve, draw_batches, rows_below
-from fastgcn.diagnose.estimates import Estimate
-from fastgcn.diagnose.from_top import samples_from_top
-from fastgcn.diagnose.gauge import Gauge, Laws
-from fastgcn.diagnose.gradients import GradientGauge
-from fastgcn.diagnose.members import choices
-from fastgcn.diagnose.network import ExactNetwork
-from fastgcn.diagnose.times import StepTimer
+from fastgcn.arrays import IntArray
+from fastgcn.backends.data import make_loss, prepare
+from fastgcn.backends.exact import check_width
+from fastgcn.config import Distribution, Draws, SelfTerm, TrainConfig
+from fastgcn.diagnose.convolutions import ExactNetwork, convolve, draw_batches, rows_below
+from fastgcn.diagnose.gauge import Estimate, Gauge, Laws, samples_from_top
+from fastgcn.diagnose.gradients import GradientGauge, StepTimer
 from fastgcn.errors import InputError
-from fastgcn.graph import Graph
-from fastgcn.inference import check_width
-from fastgcn.losses import make_loss
-from fastgcn.models import GCN
-from fastgcn.runs import build_model
-from fastgcn.samplers import FullSampler, LayerSampler
-from fastgcn.samplers.choose import layer_sampler
-from fastgcn.training_data import prepare
-from fastgcn.types import IntArray
+from fastgcn.graph.graph import Graph
+from fastgcn.model import GCN
+from fastgcn.sampling import FullSampler, LayerSampler
+from fastgcn.sampling.choose import layer_sampler
+from fastgcn.train.run import build_model
+
+# `optimal` is left out, for each of its draws costs a share of a full forward pass, and
+# `systematic`, which can be worse than independent draws; the settings' own member is in anyway.
+# Each with its `power`.
+LAWS: tuple[tuple[Distribution, float | None], ...] = (
+    ("uniform", None),
+    ("importance", None),
+    ("flat", None),
+    ("ladies", None),
+    ("ladies", 1.0),
+)
+DRAWS: tuple[Draws, ...] = ("independent", "stratified", "successive", "poisson")
+FIELDS = ("distribution", "power", "draws", "self_term", "neighbors_only", "correct_weights")
+
+
+def family(config: TrainConfig) -> list[TrainConfig]:
+    """The settings' own member, then all the others."""
+    own = config.replace(history=False)
+    plain = {"neighbors_only": False, "correct_weights": True}
+    members = [
+        own.replace(
+            distribution=distribution, power=power, draws=draws, self_term=self_term, **plain
+        )
+        for distribution, power in LAWS
+        for self_term in get_args(SelfTerm)
+        for draws in DRAWS
+    ]
+    return [own, *(member for member in members if choices(member) != choices(own))]
+
+
+def choices(member: TrainConfig) -> dict[str, Any]:
+    """What tells members apart."""
+    return {field: getattr(member, field) for field in FIELDS}
+
+
+def name_of(member: TrainConfig) -> str:
+    """A member in words.
+
+    >>> name_of(TrainConfig(distribution="ladies", draws="poisson", self_term="exact"))
+    'ladies, poisson, exact self term'
+    """
+    power = "" if member.power is None else f"^{member.power:g}"
+    words = [member.distribution + power, member.draws]
+    if member.self_term == "exact":
+        words.append("exact self term")
+    if member.neighbors_only:
+        words.append("among neighbours")
+    if not member.correct_weights:
+        words.append("the authors' factor")
+    return ", ".join(words)
+
 
 _BATCHES = 8
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
 
 
 @njit(cache=True, nogil=True)
@@ -112,3 +112,137 @@ def inclusion_probabilities(q: FloatArray, t: int) -> FloatArray:
     p: FloatArray = inclusion_factor(q, t) * q
     p[p > 1 - 1e-9] = 1.0  # one but for rounding is one
     return p
+
+
+@njit(cache=True, nogil=True)
+def sized(value: float, power: float) -> float:
+    """|value|^power, and 0 of 0 whatever the power: what is not there is not drawn."""
+    size = abs(np.float64(value))
+    if size == 0:
+        return 0.0
+    if power == 2:
+        return size * size
+    return size if power == 1 else size**power
+
+
+@njit(cache=True, nogil=True)
+def sums_of_powers(
+    indptr: IntArray, indices: IntArray, values: FloatArray, power: float, off_diagonal: bool
+) -> Any:
+    """(n,) Σ_u |Â(v,u)|^power of each row and (n,) the sum over v of each column of Â (n, n).
+
+    With `off_diagonal`, without Â(v,v).
+    """
+    n = len(indptr) - 1
+    of_rows, of_columns = np.zeros(n), np.zeros(n)
+    for v in range(n):
+        for entry in range(indptr[v], indptr[v + 1]):
+            if not (off_diagonal and indices[entry] == v):
+                size = sized(values[entry], power)
+                of_rows[v] += size
+                of_columns[indices[entry]] += size
+    return of_rows, of_columns
+
+
+@njit(cache=True, nogil=True)
+def draw_entries(
+    indptr: IntArray,
+    indices: IntArray,
+    values: FloatArray,
+    rows: IntArray,
+    lengths: FloatArray,
+    power: float,
+    points: FloatArray,
+    off_diagonal: bool,
+    place: IntArray,
+) -> Any:
+    """The columns of the entries that ascending `points` in [0, 1) fall on: distinct, and counts.
+
+    The entries of `rows`, one after the other, divide [0, 1) in proportion to |Â(v,u)|^power,
+    which add up to `lengths` row by row. Entries Â(v,v) are no part of it with `off_diagonal`.
+    """
+    total = lengths.sum()
+    drawn, counts = np.empty(len(points), np.int64), np.zeros(len(points), np.int64)
+    found = i = 0
+    before = 0.0  # the length of what was passed
+    for r in range(len(rows)):
+        end = before + lengths[r]
+        last = np.int64(-1)
+        if i < len(points) and points[i] * total < end:
+            for entry in range(indptr[rows[r]], indptr[rows[r] + 1]):
+                u, size = indices[entry], sized(values[entry], power)
+                if size == 0 or (off_diagonal and u == rows[r]):
+                    continue
+                before, last = before + size, np.int64(u)
+                while i < len(points) and points[i] * total < before:
+                    found = _hit(last, drawn, counts, found, place)
+                    i += 1
+        # Rounding may leave points between the row's last entry and its end.
+        while last >= 0 and i < len(points) and points[i] * total < end:
+            found = _hit(last, drawn, counts, found, place)
+            i += 1
+        before = end
+    for c in range(found):
+        place[drawn[c]] = -1
+    return drawn[:found], counts[:found]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hit(u: Any, drawn: IntArray, counts: IntArray, found: int, place: IntArray) -> Any:
+    if place[u] < 0:
+        place[u] = found
+        drawn[found] = u
+        found += 1
+    counts[place[u]] += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def pick_by_sums(
+    indptr: IntArray,
+    indices: IntArray,
+    values: FloatArray,
+    rows: IntArray,
+    drawn: IntArray,
+    counts: IntArray,
+    factor: float,
+    power: float,
+    exact_self: bool,
+    place: IntArray,
+) -> Any:
+    """Entries of `rows` in the columns `drawn`, times count(u)·factor / Σ_v |Â(v,u)|^power: indptr,
+    the columns as they are numbered in Â, and values.
+
+    With `exact_self`, an entry Â(v,v) is there in full, drawn or not, and out of the sums.
+    """
+    for c in range(len(drawn)):
+        place[drawn[c]] = c
+    entries = 0
+    for r in range(len(rows)):
+        entries += indptr[rows[r] + 1] - indptr[rows[r]]
+    picked_indptr = np.zeros(len(rows) + 1, np.int64)
+    columns, picked = np.empty(entries, indices.dtype), np.empty(entries, np.float32)
+    of = np.empty(entries, np.int32)  # which drawn column, -1 for an exact entry
+    sums = np.zeros(len(drawn))
+    filled = 0
+    for r in range(len(rows)):
+        v = rows[r]
+        for entry in range(indptr[v], indptr[v + 1]):
+            u = indices[entry]
+            c = place[u]
+            if exact_self and u == v:
+                c = -1
+            elif c < 0:
+                continue
+            else:
+                sums[c] += sized(values[entry], power)
+            columns[filled], picked[filled], of[filled] = u, values[entry], c
+            filled += 1
+        picked_indptr[r + 1] = filled
+    for entry in range(filled):
+        c = of[entry]
+        if c >= 0:
+            picked[entry] *= counts[c] * factor / sums[c]
+    for c in range(len(drawn)):
+        place[drawn[c]] = -1
+    return picked_indptr, columns[:filled], picked[:filled]

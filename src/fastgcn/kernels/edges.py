@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
 
 # 2,048 counters stay in the first-level cache; 8 and 17 bits a pass were slower.
 _DIGIT_BITS = 11

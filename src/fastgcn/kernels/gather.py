@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from fastgcn.types import AnyArray, IntArray
+from fastgcn.arrays import AnyArray, IntArray
 
 # A row that the system does not have in memory is waited for by the thread that asks for it;
 # several ask at once.

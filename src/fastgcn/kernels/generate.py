@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fastgcn.kernels.mixing import STEP, mix
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.kernels.random import STEP, mix
 
 
 @njit(cache=True, nogil=True, inline="always")

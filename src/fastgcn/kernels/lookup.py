@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fastgcn.types import AnyArray, IntArray
+from fastgcn.arrays import AnyArray, IntArray
 
 # Odd and irregular: a product with it depends in its highest bits on all bits of an id.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numba import njit
 
-from fastgcn.kernels.lanes import LANES, add_scaled
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.kernels.blas import LANES, add_scaled
 from fastgcn.kernels.threads import over_ranges
-from fastgcn.types import FloatArray, IntArray
 
 # Multiplications below which a second thread costs more to wake than it saves.
 _WORTH_SHARING = 1 << 21

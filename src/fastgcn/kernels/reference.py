@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
 
 
 def draw_folded(cumulative: FloatArray, uniforms: FloatArray) -> dict[int, int]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fastgcn.kernels.ladies import sized
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.kernels.draws import sized
 
 
 @njit(cache=True, nogil=True)

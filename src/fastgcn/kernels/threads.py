@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import torch
 
-from fastgcn.types import IntArray
+from fastgcn.arrays import IntArray
 
 
 def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[int]") -> None:

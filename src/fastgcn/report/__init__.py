@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from fastgcn._version import __version__
 
 if TYPE_CHECKING:
-    from fastgcn.graph import Graph
-    from fastgcn.runs import Run
+    from fastgcn.graph.graph import Graph
+    from fastgcn.train.run import Run
 
 
 def run_report(run: "Run", graph: "Graph") -> str:
@@ -19,9 +19,13 @@ def run_report(run: "Run", graph: "Graph") -> str:
     True
     """
     from fastgcn.data.layout import fingerprint
-    from fastgcn.page import render_page
-    from fastgcn.report import classes, curves, embedding, facts, sampling, scores, structure
+    from fastgcn.report import embedding, sampling, scores
+    from fastgcn.report import scores as classes
+    from fastgcn.report import scores as structure
+    from fastgcn.report import training as curves
+    from fastgcn.report import training as facts
     from fastgcn.report.judged import judge
+    from fastgcn.report.page import render_page
 
     judged = judge(run, graph)
     here = fingerprint(graph)

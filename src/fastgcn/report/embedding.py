@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from fastgcn.graph import Graph
-from fastgcn.inference import embed
-from fastgcn.page import Figure, Section
-from fastgcn.plots import scatter
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.graph.graph import Graph
+from fastgcn.infer.predict import embed
 from fastgcn.report.judged import Judged
-from fastgcn.runs import Run
-from fastgcn.types import FloatArray, IntArray
+from fastgcn.report.page import Figure, Section
+from fastgcn.report.plots import scatter
+from fastgcn.train.run import Run
 
 # More points would hide each other; also bounds the map's size and the time it takes.
 _POINTS = 2_000

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.graph import Graph
-from fastgcn.inference import evaluate, predict
+from fastgcn.graph.graph import Graph
+from fastgcn.infer.predict import evaluate, predict
 from fastgcn.metrics import Metrics, measure
-from fastgcn.runs import Run
-from fastgcn.types import BoolArray, FloatArray, IntArray
+from fastgcn.train.run import Run
 
 PART_NAMES = {"test": "test", "val": "validation", "train": "training"}
 

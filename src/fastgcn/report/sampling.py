@@ -6,15 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastgcn.backends.data import training_graph
 from fastgcn.config import TrainConfig
-from fastgcn.graph import Graph
-from fastgcn.page import Content, Figure, Section, Table
-from fastgcn.plots import Series, lines
-from fastgcn.plots.axes import fit_range
-from fastgcn.runs import Run
-from fastgcn.samplers import Block
-from fastgcn.samplers.choose import make_sampler
-from fastgcn.training_data import training_graph
+from fastgcn.graph.graph import Graph
+from fastgcn.report.page import Content, Figure, Section, Table
+from fastgcn.report.plots import Series, lines
+from fastgcn.report.plots.axes import fit_range
+from fastgcn.sampling import Block
+from fastgcn.sampling.choose import make_sampler
+from fastgcn.train.run import Run
 
 _BATCHES = 10
 _RECORDED = "The shares by epoch were recorded in training, in the first batch of each epoch."

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse, vstack
 
-from fastgcn import checks
-from fastgcn.data.convert.library import library
-from fastgcn.data.convert.sparse import plain_ids, to_scipy
+from fastgcn.arrays import AnyArray, FloatArray
+from fastgcn.data.convert.sparse import library, plain_ids, to_scipy
 from fastgcn.errors import InputError
-from fastgcn.graph import Graph, Split
+from fastgcn.graph import checks
+from fastgcn.graph.graph import Graph, Split
 from fastgcn.progress import progress
-from fastgcn.types import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     import networkx

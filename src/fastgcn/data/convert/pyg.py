@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from fastgcn import checks
-from fastgcn.data.convert.library import library
-from fastgcn.data.convert.sparse import from_scipy, plain_ids, to_scipy
+from fastgcn.arrays import AnyArray, BoolArray, FloatArray
+from fastgcn.data.convert.sparse import from_scipy, library, plain_ids, to_scipy
 from fastgcn.errors import InputError
-from fastgcn.graph import Graph, Split
-from fastgcn.types import AnyArray, BoolArray, FloatArray
+from fastgcn.graph import checks
+from fastgcn.graph.graph import Graph, Split
 
 if TYPE_CHECKING:
     import torch

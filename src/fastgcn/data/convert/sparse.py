@@ -1,15 +1,32 @@
-"""Graphs from and to scipy's sparse matrices."""
+"""Libraries that are needed for one conversion only."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from fastgcn import checks
-from fastgcn.csr import csr_from_edges
-from fastgcn.damage import check_all, check_rows
-from fastgcn.errors import InputError
-from fastgcn.graph import Graph
+from fastgcn.errors import InputError, MissingDependencyError
+from fastgcn.graph import checks
+from fastgcn.graph.csr import check_all, check_rows, csr_from_edges
+from fastgcn.graph.graph import Graph
+
+
+def library(module: str, *, extra: str) -> Any:
+    """The imported `module`, which `pip install fastgcn[extra]` brings.
+
+    >>> library("no_such_library", extra="pyg")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fastgcn.errors.MissingDependencyError: this needs no_such_library, which could not ...
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"this needs {module.partition('.')[0]}, which could not be imported ({error}); "
+            f"install it with `pip install 'fastgcn[{extra}]'`"
+        ) from error
 
 
 def from_scipy(

@@ -15,7 +15,7 @@ from fastgcn.data.readers import (
     reddit_fastgcn,
     tables,
 )
-from fastgcn.graph import Graph
+from fastgcn.graph.graph import Graph
 
 
 class Reader(Protocol):

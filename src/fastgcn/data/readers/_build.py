@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastgcn import checks
-from fastgcn.csr import csr_from_edges
+from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.errors import FormatError, InputError
-from fastgcn.graph import Graph
-from fastgcn.types import BoolArray, FloatArray, IntArray
+from fastgcn.graph import checks
+from fastgcn.graph.csr import csr_from_edges
+from fastgcn.graph.graph import Graph
 
 
 class Edges(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fastgcn.arrays import AnyArray
 from fastgcn.errors import FormatError
 from fastgcn.progress import progress
-from fastgcn.types import AnyArray
 
 _BLOCK = 1 << 22  # bytes parsed together: larger ones wait for their decompression
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.lib import format as npy
 from scipy.sparse import coo_array, csc_array, csr_array
 
+from fastgcn.arrays import AnyArray
 from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.progress import progress
-from fastgcn.types import AnyArray
 
 # What zipfile, zlib and numpy raise on damaged files. MemoryError and OverflowError: a damaged
 # header may claim an array of any size.

@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastgcn.arrays import AnyArray
 from fastgcn.data.readers._files import checked_compressed
 from fastgcn.errors import FormatError, UnsafeFileError
-from fastgcn.types import AnyArray
 
 
 class _Record:

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from fastgcn.data.readers._build import build, edges_of, square
 from fastgcn.data.readers._files import checked_compressed, read_npz
 from fastgcn.errors import FormatError, MissingFileError
-from fastgcn.graph import Graph
+from fastgcn.graph.graph import Graph
 
 FORMAT = "gnn-benchmark"
 EXPECTS = "a file NAME.npz with adj_data, adj_indices, adj_indptr, adj_shape, attr_..., labels"

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.data.readers._build import Edges, build, identity, labels_of
 from fastgcn.data.readers._files import need, read_json, read_npy
 from fastgcn.data.readers._options import choice
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.graph import Graph, Split
+from fastgcn.graph.graph import Graph, Split
 from fastgcn.progress import progress
-from fastgcn.types import FloatArray, IntArray
 
 FORMAT = "graphsage"
 EXPECTS = "PREFIX-G.json, PREFIX-id_map.json, PREFIX-class_map.json and mostly PREFIX-feats.npy"

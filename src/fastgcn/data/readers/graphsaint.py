@@ -11,7 +11,7 @@ import numpy as np
 from fastgcn.data.readers._build import build, edges_of, labels_of, square
 from fastgcn.data.readers._files import need, read_json, read_npy, read_sparse
 from fastgcn.errors import FormatError
-from fastgcn.graph import Graph, Split
+from fastgcn.graph.graph import Graph, Split
 
 FORMAT = "graphsaint"
 EXPECTS = "adj_full.npz, feats.npy, role.json and class_map.json"

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from fastgcn.data.readers._build import build, edges_of, square
 from fastgcn.data.readers._files import need, read_npz, read_sparse
-from fastgcn.graph import Graph, Split
+from fastgcn.graph.graph import Graph, Split
 
 FORMAT = "npz"
 EXPECTS = "adj.npz, features.npz and labels_split.npz"

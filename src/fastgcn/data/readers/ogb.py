@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.data.readers._build import Edges, build, identity
 from fastgcn.data.readers._csv import read_csv
 from fastgcn.data.readers._files import need
 from fastgcn.data.readers._options import choice
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.graph import Graph, Split
-from fastgcn.types import AnyArray, IntArray
+from fastgcn.graph.graph import Graph, Split
 
 FORMAT = "ogb"
 EXPECTS = "raw/edge.csv.gz, raw/node-feat.csv.gz, ... and split/SCHEME/train.csv.gz, ..."

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from fastgcn.arrays import BoolArray, IntArray
 from fastgcn.data.readers._build import Edges, build
 from fastgcn.data.readers._files import need
 from fastgcn.data.readers._options import choice
 from fastgcn.data.readers._unpickle import adjacency_lists, array, matrix, read_record
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
-from fastgcn.graph import Graph, Split
-from fastgcn.types import BoolArray, IntArray
+from fastgcn.graph.graph import Graph, Split
 
 FORMAT = "planetoid"
 EXPECTS = "ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fastgcn.arrays import AnyArray
 from fastgcn.data.readers._build import build, edges_of, square
 from fastgcn.data.readers._files import need, read_npz, read_sparse
 from fastgcn.errors import FormatError
-from fastgcn.graph import Graph, Split
-from fastgcn.types import AnyArray
+from fastgcn.graph.graph import Graph, Split
 
 FORMAT = "reddit-dgl"
 EXPECTS = "reddit_data.npz and reddit_graph.npz"

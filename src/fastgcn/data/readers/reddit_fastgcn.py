@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fastgcn import checks
+from fastgcn.arrays import IntArray
 from fastgcn.data.readers._build import build, edges_of, naming, square
 from fastgcn.data.readers._files import need, read_npz, read_sparse
 from fastgcn.errors import FormatError
-from fastgcn.graph import Graph, Split
-from fastgcn.types import IntArray
+from fastgcn.graph import checks
+from fastgcn.graph.graph import Graph, Split
 
 FORMAT = "reddit-fastgcn"
 EXPECTS = "reddit.npz and reddit_adj.npz"

@@ -1,4 +1,4 @@
-"""A folder with a node table and an edge table; `fastgcn.data.tables` reads them."""
+"""A folder with a node table and an edge table; `fastgcn.data.tables.importing` reads them."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from fastgcn.data.readers._build import default_name
 from fastgcn.data.readers._options import check_options
 from fastgcn.errors import InputError, MissingFileError
-from fastgcn.graph import Graph
+from fastgcn.graph.graph import Graph
 
 FORMAT = "tables"
 EXPECTS = "nodes.csv and edges.csv (or .csv.gz, .parquet)"
@@ -19,8 +19,8 @@ def matches(path: Path) -> bool:
 
 
 def read(path: Path, **options: Any) -> Graph:
-    """The options are those of `fastgcn.data.tables.import_tables`."""
-    from fastgcn.data.tables import import_tables, read_tables
+    """The options are those of `fastgcn.data.tables.importing.import_tables`."""
+    from fastgcn.data.tables.importing import import_tables, read_tables
 
     check_options(import_tables, options, FORMAT)
     options["name"] = options.get("name") or default_name(path)

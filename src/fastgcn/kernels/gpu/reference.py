@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels.gpu.draw import STRATIFIED, SYSTEMATIC
 from fastgcn.kernels.gpu.scan import Room
-from fastgcn.types import FloatArray, IntArray
 
 _LOW = np.uint64(0xFFFFFFFF)
 

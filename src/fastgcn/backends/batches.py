@@ -1,0 +1,218 @@
+"""Preparing the next batches while the current one is computed."""
+
+import threading
+import time
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from queue import SimpleQueue
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from fastgcn.backends.data import TrainingData
+from fastgcn.backends.steps import Step
+from fastgcn.config import TrainConfig
+from fastgcn.features.plan import BATCHES_TOGETHER, GROUP_BYTES
+from fastgcn.features.sparse import InputRows
+from fastgcn.model import GCN
+from fastgcn.sampling import Block, LayerSampler, Sampler
+from fastgcn.sampling.block import BlockGroup
+
+T = TypeVar("T")
+
+# Handing over costs some 20 µs, so that quick items travel together: as many as are made in
+# this many seconds. Slow ones, which may be large, travel alone.
+_PARCEL_SECONDS = 4e-3
+_PARCELS = 3  # made and not yet taken
+
+
+def ahead(items: Iterable[T]) -> Generator[T]:
+    """The same items in the same order, made by a thread that is a little ahead.
+
+    An exception in the thread is raised here, where its item would have come; closing this
+    iterator stops the thread.
+
+    >>> list(ahead(range(5)))
+    [0, 1, 2, 3, 4]
+    """
+    parcels: SimpleQueue[tuple[list[T], BaseException | None, bool]] = SimpleQueue()
+    room = threading.Semaphore(_PARCELS)
+    stopped = threading.Event()
+
+    def make() -> None:
+        parcel: list[T] = []
+        try:
+            room.acquire()
+            began = time.perf_counter()
+            for item in items:
+                if stopped.is_set():
+                    return
+                parcel.append(item)
+                if time.perf_counter() - began >= _PARCEL_SECONDS:
+                    parcels.put((parcel, None, False))
+                    parcel = []
+                    room.acquire()
+                    began = time.perf_counter()
+            parcels.put((parcel, None, True))
+        except BaseException as error:  # whatever it is, it belongs to the one who waits
+            parcels.put((parcel, error, True))
+
+    maker = threading.Thread(target=make, name="fastgcn-ahead", daemon=True)
+    maker.start()
+    try:
+        last = False
+        while not last:
+            parcel, error, last = parcels.get()
+            room.release()
+            yield from parcel
+            if error is not None:
+                raise error
+    finally:
+        stopped.set()
+        room.release()
+        maker.join()
+
+
+# Batches of an epoch up to which drawing them ahead takes longer, in calling up a thread and in
+# waiting for it, than it spares. All of them are drawn in one call, where the sampler can.
+_FEW_BATCHES = 64
+
+
+class Prepared(NamedTuple):
+    """A batch ready for its step: blocks, input rows (k, F), perhaps sparse, and labels
+    (s, ...)."""
+
+    blocks: list[Block]
+    x: InputRows
+    labels: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One batch and its blocks, or a group of batches, ready for steps.
+
+    Attributes:
+        x, labels: those of all batches, one's behind the other's.
+        top: the uppermost block, where it is not the last of `blocks`.
+    """
+
+    blocks: list[Block] | BlockGroup
+    x: InputRows
+    labels: Tensor
+    top: Block | None = None
+
+    def __len__(self) -> int:
+        return len(self.blocks) if isinstance(self.blocks, BlockGroup) else 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """Nodes of each batch."""
+        return [len(self.labels) // len(self)] * len(self)
+
+    @property
+    def empty_rows(self) -> float:
+        """The share of rows of the first batch that met no vertex."""
+        top: Block | BlockGroup | None = self.top
+        if isinstance(self.blocks, BlockGroup):
+            top = self.blocks
+        elif self.blocks:
+            top = self.blocks[-1]
+        return top.empty_rows / self.sizes[0] if top is not None else 0.0
+
+    def each(self) -> Iterator[Prepared]:
+        if isinstance(self.blocks, BlockGroup):
+            for prepared in self.blocks.each(self.x, self.labels):
+                yield Prepared(*prepared)
+        else:
+            yield Prepared(self.blocks, self.x, self.labels)
+
+    def steps(self, step: Step) -> list[float]:
+        """The losses of a step for each batch."""
+        if isinstance(self.blocks, BlockGroup):
+            return step.many(self.blocks, self.x, self.labels)
+        return [step(self.blocks, self.x, self.labels)]
+
+
+class Feed:
+    """Makes the batches of a run; everything random comes from `rng`, in the same order always."""
+
+    def __init__(
+        self,
+        data: TrainingData,
+        config: TrainConfig,
+        model: GCN,
+        sampler: Sampler,
+        rng: torch.Generator,
+    ) -> None:
+        self.data, self.config, self.sampler, self.rng = data, config, sampler, rng
+        self.first_layer = model.convolutions[0]
+        # Where nothing is done to X before it is mixed, rows of X need not be gathered first.
+        self.inputs_can_be_mixed = (
+            not (config.precompute or config.history) and model.dropout.rates[0] == 0
+        )
+        own = config.batch_size if getattr(sampler, "own_rows", False) else 0
+        batch_bytes = 4 * (sum(getattr(sampler, "samples", ())) + own) * model.sizes[0]
+        most = _FEW_BATCHES if self.quick else BATCHES_TOGETHER
+        self.together = max(1, min(most, GROUP_BYTES // max(batch_bytes, 1)))
+        self.empty_rows = 0.0  # share of rows that met no vertex, in the first batch of an epoch
+
+    def shuffled(self) -> Iterator[Tensor]:
+        """The training nodes in a new order, cut into batches."""
+        order = torch.randperm(len(self.data.batch_nodes), generator=self.rng)
+        nodes, size = self.data.batch_nodes.index_select(0, order), self.config.batch_size
+        if self.config.method == "gcn":
+            size = len(nodes)  # the original GCN takes one step an epoch
+        end = len(nodes)
+        if self.config.drop_last and end > size:
+            end -= end % size
+        yield from torch.split(nodes[:end], size)
+
+    def prepared(self, batches: Iterable[Tensor]) -> Generator[Prepared]:
+        """What a step needs of each batch."""
+        for parcel in self.parcels(batches):
+            yield from parcel.each()
+
+    def parcels(self, batches: Iterable[Tensor]) -> Generator[Parcel]:
+        """The same, as many batches at a time as the sampler draws together."""
+        made = self._drawn_together(iter(batches)) if self._draws_together else self._drawn(batches)
+        for number, parcel in enumerate(made):
+            if number == 0:
+                self.empty_rows = parcel.empty_rows
+            yield parcel
+
+    @property
+    def quick(self) -> bool:
+        """Whether an epoch's batches are drawn before a second thread would be of use."""
+        few = len(self.data.batch_nodes) <= _FEW_BATCHES * self.config.batch_size
+        return few and self._draws_together
+
+    @property
+    def _draws_together(self) -> bool:
+        return isinstance(self.sampler, LayerSampler) and self.sampler.draws_together
+
+    def _drawn_together(self, batches: Iterator[Tensor]) -> Iterator[Parcel]:
+        assert isinstance(self.sampler, LayerSampler)
+        while together := list(islice(batches, self.together)):
+            for group in self.sampler.sample_groups(together, self.rng):
+                if self.inputs_can_be_mixed:
+                    for batch, block in zip(group.dst, group.blocks(), strict=True):
+                        yield self._with_inputs(batch, [block])
+                else:
+                    x = self.data.input_rows(group.src)
+                    labels = self.data.labels.index_select(0, group.dst.reshape(-1))
+                    yield Parcel(group, x, labels)
+
+    def _drawn(self, batches: Iterable[Tensor]) -> Iterator[Parcel]:
+        for batch in batches:
+            yield self._with_inputs(batch, self.sampler.sample(batch, self.rng))
+
+    def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> Parcel:
+        labels = self.data.labels[batch]
+        if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0]):
+            beside = self.first_layer.own_weight is not None
+            x = self.data.mixed_rows(blocks[0], beside=beside)
+            return Parcel(blocks[1:], x, labels, top=blocks[-1])
+        sources = blocks[0].src if blocks else batch
+        return Parcel(blocks, self.data.input_rows(sources), labels)

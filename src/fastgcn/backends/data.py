@@ -1,0 +1,244 @@
+"""What a training run sees: the training graph's Â, inputs and labels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.features.disk import InputBlocks, inputs_key, kept_inputs, scratch_inputs
+from fastgcn.features.plan import Budget, MemoryPlan, plan_memory, training_demand
+from fastgcn.features.propagate import propagate
+from fastgcn.features.sparse import InputRows, SparseRows, sparse_inputs
+from fastgcn.features.store import FeatureRows, Statistics, column_statistics
+from fastgcn.features.stored import StoredRows
+from fastgcn.graph.adjacency import Adjacency, Rows, induced_csr
+from fastgcn.graph.csr import CSR
+from fastgcn.graph.graph import Graph
+from fastgcn.graph.rows import counted_rows, gather
+from fastgcn.machine import choose_device
+from fastgcn.progress import note
+from fastgcn.sampling import Block
+
+Inputs = FloatArray | SparseRows | StoredRows | FeatureRows
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The graph that is trained on, renumbered 0..n-1 if it is a part of the whole.
+
+    Attributes:
+        adjacency: Â of the training graph.
+        edges: those of the training graph, where neighbours are drawn from them.
+        inputs: rows of ÂX (n, F) where precomputed, else rows of X on demand. Where ÂX is sparse,
+            on disk or not of float32, with the rows of X to the right of it for a first layer
+            that wants both.
+        beside: rows of X that go to the right of those of any other ÂX, for such a layer.
+        batch_nodes: (k,) ids of the nodes that batches are made of.
+        labels: (n,) int64 or (n, C) float32.
+        statistics: of the training nodes' features, where they are standardised.
+        let_go: to be called when a batch's rows have been read of files, whose pages would
+            otherwise stay in memory.
+    """
+
+    adjacency: Adjacency
+    edges: CSR | None
+    inputs: Inputs
+    beside: FeatureRows | None
+    batch_nodes: Tensor
+    labels: Tensor
+    statistics: Statistics | None
+    let_go: tuple[Callable[[], None], ...] = ()
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """(len(ids), F), or (len(ids), 2F): the network's input rows."""
+        rows = self.input_rows(ids)
+        return rows.dense() if isinstance(rows, SparseRows) else rows
+
+    def input_rows(self, ids: Tensor) -> InputRows:
+        """The same, sparse where they are kept so."""
+        rows = self._read(ids)
+        for forget in self.let_go:
+            forget()
+        return rows
+
+    def _read(self, ids: Tensor) -> InputRows:
+        if isinstance(self.inputs, SparseRows | StoredRows):
+            return self.inputs.take(ids.numpy())
+        if isinstance(self.inputs, FeatureRows):
+            return torch.from_numpy(self.inputs(ids.numpy()))
+        # Not by [ids], which takes twice as long.
+        rows = torch.from_numpy(self.inputs).index_select(0, ids)
+        if self.beside is None:
+            return rows
+        return torch.cat([rows, torch.from_numpy(self.beside(ids.numpy()))], dim=1)
+
+    def mixed_rows(self, block: Block, *, beside: bool) -> Tensor:
+        """(s, F): adj @ X of a block of the input layer, X not gathered.
+
+        With `beside`, (s, 2F): the rows of `dst` themselves to the right of that.
+        """
+        assert isinstance(self.inputs, FeatureRows)
+        assert block.csr is not None
+        indptr, columns, values = block.csr
+        rows = Rows(indptr, block.src.numpy()[columns], values)
+        own = block.dst.numpy() if beside else None
+        mixed = torch.from_numpy(self.inputs.convolve(rows, own))
+        for forget in self.let_go:
+            forget()
+        return mixed
+
+
+class TrainingGraph(NamedTuple):
+    """The nodes trained on (None: all), Â of these, renumbered, and their edges where neighbours
+    are drawn from them.
+
+    Attributes:
+        squares: (n,) squared norms of the columns of Â.
+        let_go: as of `TrainingData`.
+    """
+
+    nodes: IntArray | None
+    csr: CSR | None
+    adjacency: Adjacency
+    squares: FloatArray
+    plan: MemoryPlan
+    let_go: tuple[Callable[[], None], ...]
+
+    def batch_nodes(self, graph: Graph) -> Tensor:
+        """(k,) int64: the nodes that batches are made of."""
+        ids = np.arange(self.adjacency.n) if self.nodes is not None else graph.split.train
+        return torch.from_numpy(np.array(ids, dtype=np.int64))
+
+
+def training_graph(graph: Graph, config: TrainConfig, folder: Path | None = None) -> TrainingGraph:
+    """Induced on the training nodes if inductive, else all of the graph.
+
+    Where `memory` has no room for Â, it is in a file in `folder`, or the working directory.
+    """
+    nodes = graph.split.train if config.inductive else None
+    source = counted_rows(graph.csr, nodes, config.normalization)
+    demand = training_demand(graph, config, source.n, int(source.counts.sum()))
+    plan = plan_memory(demand, Budget.of(config.memory), graph.name)
+    if plan.worth_saying:
+        note(str(plan))
+    gathered = gather(source, None if plan.matrix_in_memory else folder or Path.cwd())
+    csr = None
+    if config.neighbor_sampling:
+        csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
+    let_go = tuple(file.forget for file in gathered.files)
+    return TrainingGraph(nodes, csr, gathered.adjacency, gathered.squares, plan, let_go)
+
+
+def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingData:
+    """The training graph of `graph`, and its inputs.
+
+    Inductive training reads no feature, label or edge of a node outside the training part.
+    """
+    check_trainable(graph, config)
+    trained = training_graph(graph, config, folder)
+    nodes, statistics = trained.nodes, None
+    if config.feature_scaling == "standard":
+        statistics = column_statistics(graph.features, graph.split.train)
+    features = FeatureRows(graph.features, config.feature_scaling, nodes, statistics)
+    inputs: Inputs = features
+    if config.precompute:
+        inputs = _precomputed(graph, trained, features, config, folder)
+    let_go = trained.let_go
+    if not trained.plan.features_in_memory:
+        let_go = (*let_go, features.forget)
+    assert graph.labels is not None
+    return TrainingData(
+        trained.adjacency,
+        trained.csr,
+        inputs,
+        features if isinstance(inputs, np.ndarray) and config.input_skip else None,
+        trained.batch_nodes(graph),
+        label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
+        statistics,
+        let_go,
+    )
+
+
+def _precomputed(
+    graph: Graph,
+    trained: TrainingGraph,
+    features: FeatureRows,
+    config: TrainConfig,
+    folder: Path | None,
+) -> FloatArray | SparseRows | StoredRows:
+    """ÂX: sparse where it pays and the CPU trains, else dense in memory, else in a file."""
+    adjacency, plan = trained.adjacency, trained.plan
+    if choose_device(config.device).type == "cpu":
+        rows = Rows(adjacency.indptr, adjacency.indices, adjacency.values)
+        own = np.arange(adjacency.n) if config.input_skip else None
+        sparse = sparse_inputs(rows, features, own, lambda size: 2 * size <= plan.chunk_bytes)
+        if sparse is not None:
+            return sparse
+    if plan.inputs_in_memory and config.inputs_dtype == "float32":
+        return propagate(adjacency, features)
+    mixed = InputBlocks(adjacency, features, config.inputs_dtype, beside=config.input_skip)
+    if plan.inputs_in_memory:
+        return scratch_inputs(mixed, None, (plan.chunk_bytes - plan.demand.inputs) // 2)
+    key = inputs_key(graph, config.normalization, features)
+    kept = kept_inputs(graph, key, mixed, folder, plan.chunk_bytes)
+    kept.keep_hot(np.argsort(-trained.squares), plan.hot_bytes)
+    return kept
+
+
+def label_tensor(labels: AnyArray) -> Tensor:
+    """Class ids as int64, label sets as float32: what the losses take."""
+    return torch.from_numpy(labels.astype(np.int64 if labels.ndim == 1 else np.float32))
+
+
+def check_trainable(graph: Graph, config: TrainConfig) -> None:
+    """Refuse, in one sentence, what cannot be trained."""
+    if graph.labels is None:
+        raise InputError(f"{graph.name} has no labels, and training needs them")
+    if not graph.split.train.size:
+        raise InputError(
+            f"{graph.name} has no training nodes; give it a split "
+            "(a split column, or --split random)"
+        )
+    if graph.n_features == 0:
+        raise InputError(f"the nodes of {graph.name} have no features, and training needs them")
+    n = len(graph.split.train) if config.inductive else graph.n_nodes
+    for t in config.layer_samples:
+        if t > n:
+            raise InputError(
+                f"samples must be at most the {n:,} nodes of the training graph, got {t:,}; lower "
+                "samples (--samples), or use the best settings (--preset best, or best_preset)"
+            )
+
+
+def make_loss(data: TrainingData, graph: Graph, config: TrainConfig) -> nn.Module:
+    """Cross entropy over classes, or for each label; `balanced` weighs classes by 1/frequency."""
+    return loss_for(data.labels[data.batch_nodes], graph, config)
+
+
+def loss_for(
+    labels: Tensor,
+    graph: Graph,
+    config: TrainConfig,
+    summed: Callable[[Tensor], Tensor] = lambda counts: counts,
+) -> nn.Module:
+    """The same, given the labels of the training nodes, or of some of them and how their counts
+    are `summed` with those of the others."""
+    if graph.multilabel:
+        if config.class_weight == "none":
+            return nn.BCEWithLogitsLoss()
+        positive = summed(labels.sum(dim=0))
+        negative = summed((1 - labels).sum(dim=0))
+        # A label that all nodes have, or none has, still weighs something.
+        return nn.BCEWithLogitsLoss(pos_weight=negative.clamp(min=1) / positive.clamp(min=1))
+    if config.class_weight == "none":
+        return nn.CrossEntropyLoss()
+    counts = summed(torch.bincount(labels, minlength=graph.n_classes))
+    weight = counts.sum() / (graph.n_classes * counts.clamp(min=1).float())
+    return nn.CrossEntropyLoss(weight=weight)

@@ -1,0 +1,431 @@
+"""The full network by eq. 1, layer by layer in row chunks, for the nodes that are asked for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from fastgcn.arrays import BoolArray, FloatArray, IntArray
+from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.features.disk import first_layer_rows
+from fastgcn.features.plan import Budget
+from fastgcn.features.propagate import FilledRows, RowsById, mean_row_bytes
+from fastgcn.features.sparse import InputRows, sparse_inputs
+from fastgcn.features.store import FeatureRows
+from fastgcn.graph.adjacency import Rows, RowSource, induced_csr
+from fastgcn.graph.graph import Graph
+from fastgcn.graph.rows import GraphRows
+from fastgcn.machine import one_thread
+from fastgcn.metrics import Metrics, measure
+from fastgcn.model import GCN, GraphConvolution
+from fastgcn.progress import progress
+from fastgcn.sampling import Block, FullSampler
+from fastgcn.scratch import Room
+
+FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
+MixedRows = Callable[[int, int], FloatArray]  # rows start..stop-1 of ÂX
+
+# Nodes whose rows are mixed together; bounds the temporaries.
+_NODES_AT_ONCE = 32_768
+# Rows of X or ÂX that are multiplied together: few enough to be in the cache still once read.
+_ROWS_AT_ONCE = 2_048
+
+# Arrays of rows that are filled, or read while others are, at a time: who has some memory to
+# give makes room of that part of it for each.
+ROW_ARRAYS = 3
+
+
+@torch.no_grad()
+def full_forward(
+    model: GCN,
+    source: RowSource,
+    features: FeatureSource,
+    nodes: IntArray,
+    *,
+    layers: int | None = None,
+    needed: list[IntArray] | None = None,
+    mixed: MixedRows | None = None,
+    room: Room | None = None,
+) -> Tensor:
+    """(len(nodes), d): H^(layers) of `nodes`, on the network's device.
+
+    Layer l is computed for the nodes that layer l+1 needs and no others: those of `needed_nodes`,
+    which may be known before, as may be the rows of ÂX of `needed[1]`, `mixed`. On the CPU, the
+    rows of a layer that are more than there is `room` for are in a file, the result's too.
+    """
+    layers = len(model.layers) if layers is None else layers
+    asked = np.unique(nodes)
+    needed = needed_nodes(source, asked, layers) if needed is None else needed
+    work = sum(map(len, needed[:1] if mixed is None else [])) + sum(map(len, needed[1:]))
+    with _evaluating(model), progress("Applying the network", work, "rows") as advance:
+        forward = _Pass(model, source, features, asked, advance, room)
+        if layers > 0 and mixed is None:
+            forward.read_features(needed[0])
+        for number, above in enumerate(needed[1:]):
+            asked_for = needed[number + 2] if number < layers - 1 else above
+            forward.layer(number, above, asked_for, mixed if number == 0 else None)
+        return forward.h(nodes)
+
+
+class _Pass:
+    """The rows of one layer after the other.
+
+    Attributes:
+        h: rows of H^(l) by node id; stale where no layer wants them as they are.
+        z: what the next layer mixes, for the nodes `below`: HW, or H where W widens. Where h is
+            not wanted, z is all that is kept of a layer, and mostly narrower.
+    """
+
+    def __init__(
+        self,
+        model: GCN,
+        source: RowSource,
+        features: FeatureSource,
+        asked: IntArray,
+        advance: Callable[[int], None],
+        room: Room | None,
+    ) -> None:
+        self.model, self.source, self.features = model, source, features
+        self.asked, self.advance = asked, advance
+        self.device = next(model.parameters()).device
+        self.room = room if self.device.type == "cpu" else None
+        self.h: Callable[[IntArray], Tensor] = self._inputs
+        self.hidden: list[RowsById] = []  # of the asked nodes, where the output layer wants them
+        self.below, self.z = asked, FilledRows(0, None)
+
+    def _inputs(self, ids: IntArray) -> Tensor:
+        rows = torch.from_numpy(self.features(ids)).to(self.device)
+        if isinstance(self.features, FeatureRows):
+            self.features.forget()
+        return rows
+
+    def read_features(self, nodes: IntArray) -> None:
+        self.below, self.z = nodes, FilledRows(len(nodes), self.room)
+        for start, ids in _chunks(nodes, _ROWS_AT_ONCE):
+            self.z.put(start, self.model.convolutions[0].before(self._inputs(ids)))
+            self.advance(len(ids))
+
+    def layer(
+        self, number: int, nodes: IntArray, wanted: IntArray, mixed: MixedRows | None
+    ) -> None:
+        """H^(number+1) of `nodes`, or what the layer above does to it first.
+
+        `wanted`, some of them, are those whose own rows a layer above may ask for; `nodes` itself
+        where there is none above.
+        """
+        layer, last = self.model.convolutions[number], wanted is nodes
+        upper = None if last else self.model.convolutions[number + 1]
+        jumping = self.model.jumping != "none"
+        kept = upper is None or upper.own_weight is not None or jumping
+        rows, z = FilledRows(len(wanted), self.room), FilledRows(len(nodes), self.room)
+        convolved = self._convolution(layer) if mixed is None else _kept(mixed, layer, self.device)
+        for start, ids in _chunks(nodes, self._at_once() if mixed is None else _ROWS_AT_ONCE):
+            out = layer.finish(convolved(start, ids), self._own_rows(number, ids))
+            out = self.model.activate(number, out)
+            if upper is not None:
+                z.put(start, upper.before(out))
+            if kept:
+                first, stop = np.searchsorted(wanted, (ids[0], ids[-1] + 1))
+                rows.put(int(first), RowsById.among(ids, out, wanted[first:stop]))
+            self.advance(len(ids))
+        if kept:
+            self.h = RowsById(wanted, rows)
+        if jumping:
+            self.hidden.append(RowsById(self.asked, FilledRows.with_rows(self.h(self.asked))))
+        self.below, self.z = nodes, z
+
+    def _at_once(self) -> int:
+        """Nodes that are mixed together: where z is in a file, all of it is read each time."""
+        if self.room is None or not self.z.on_disk:
+            return _NODES_AT_ONCE
+        row_bytes = 16 * self.z.rows.shape[1] + 2 * mean_row_bytes(self.source)
+        return max(_NODES_AT_ONCE, self.room.n_bytes // row_bytes)
+
+    def _convolution(self, layer: GraphConvolution) -> Callable[[int, IntArray], Tensor]:
+        """ÂHW of some nodes, from z."""
+        z, numbered = self.z.rows, _numbering(self.below, self.source.n)
+        below = torch.from_numpy(self.below)
+
+        def convolved(_: int, ids: IntArray) -> Tensor:
+            rows = self.source.rows(ids)
+            csr = rows.indptr, numbered(rows.indices), rows.values
+            if z.device.type == "cpu":
+                mixed = torch.from_numpy(self.z.mixed(csr))
+            else:
+                mixed = Block.of_csr(torch.from_numpy(ids), below, csr).to(z.device).mix(z)
+            return mixed if layer.shrinks else mixed @ layer.weight
+
+        return convolved
+
+    def _own_rows(self, number: int, ids: IntArray) -> Tensor | None:
+        if self.model.jumps(number):
+            return self.model.joined([rows(ids) for rows in self.hidden])
+        return None if self.model.convolutions[number].own_weight is None else self.h(ids)
+
+
+def _kept(
+    mixed: MixedRows, layer: GraphConvolution, device: torch.device
+) -> Callable[[int, IntArray], Tensor]:
+    """ÂXW of some nodes, from rows of ÂX."""
+
+    def convolved(start: int, ids: IntArray) -> Tensor:
+        return torch.from_numpy(mixed(start, start + len(ids))).to(device) @ layer.weight
+
+    return convolved
+
+
+def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
+    """The place in `nodes`, ascending, of any of them, by the cheapest means."""
+    if len(nodes) == n:
+        return lambda ids: ids
+    if _few(len(nodes), n):
+        return lambda ids: np.searchsorted(nodes, ids)
+    places = np.zeros(n, np.int32)
+    places[nodes] = np.arange(len(nodes), dtype=np.int32)
+    return lambda ids: places[ids]
+
+
+def needed_nodes(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
+    """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
+    sets = [nodes]
+    for _ in range(layers):
+        if 2 * len(sets[0]) > source.n:
+            # Finding out which of the others are not needed costs more than computing them.
+            sets.insert(0, np.arange(source.n))
+            continue
+        columns = [
+            _distinct(source.rows(ids).indices, source.n)
+            for _, ids in _chunks(sets[0], _NODES_AT_ONCE)
+        ]
+        # A node's own row is needed too, where Â has no loop to ask for it.
+        sets.insert(0, _distinct(np.concatenate([sets[0], *columns]), source.n))
+    return sets
+
+
+def with_all_of_most(needed: list[IntArray], n: int) -> list[IntArray]:
+    """The same sets, the first layer's nodes being all n where they are most of them.
+
+    What is kept of ÂX then serves any other part of the graph that needs most of it too.
+    """
+    if len(needed) < 3 or 2 * len(needed[1]) <= n:
+        return needed
+    return [needed[0], np.arange(n), *needed[2:]]
+
+
+def _distinct(ids: IntArray, n: int) -> IntArray:
+    """Ascending."""
+    if _few(len(ids), n):
+        return np.unique(ids)
+    there = np.zeros(n, dtype=np.bool_)
+    there[ids] = True
+    return np.flatnonzero(there)
+
+
+def _few(count: int, n: int) -> bool:
+    """Whether sorting or searching so many ids costs less than a table over all n."""
+    return 16 * count < n
+
+
+def _chunks(ids: IntArray, size: int) -> Iterator[tuple[int, IntArray]]:
+    for start in range(0, len(ids), size):
+        yield start, ids[start : start + size]
+
+
+@contextmanager
+def _evaluating(model: GCN) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+# Multiplications of the first product below which a network is judged on one thread: the other one
+# would take as long to come and to go, and keep a core from drawing the next batches.
+_SMALL_PRODUCT = 1 << 28
+
+# Bytes of ÂX up to which a `Judge` keeps its rows in memory.
+_KEPT_BYTES = 1 << 27
+
+_ENTRY_BYTES = 8  # of a row of Â: an int32 and a float32
+
+
+def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
+    """The rows of Â and of X that this network sees of a graph."""
+    return (
+        GraphRows(graph.csr, model.normalization),
+        feature_rows(model, graph.features),
+    )
+
+
+def feature_rows(
+    model: GCN, features: FloatArray | csr_array, nodes: IntArray | None = None
+) -> FeatureRows:
+    """The rows of a feature matrix, or of its part `nodes`, as this network wants them scaled."""
+    return FeatureRows(features, model.feature_scaling, nodes, model.feature_statistics)
+
+
+def check_width(model: GCN, width: int, who: str) -> None:
+    """The network was made for features of this width."""
+    if width != model.sizes[0]:
+        raise InputError(f"the model was trained on {model.sizes[0]} features, {who} {width}")
+
+
+class Judge:
+    """Scores a network on a part of the split by the full GCN (eq. 1).
+
+    What does not depend on the weights, the needed rows of Â and of ÂX, is computed once: in
+    memory where it is little, and else, for it may be more than all that training holds, in a
+    file (`disk_inputs`), from which an evaluation reads it in chunks. Where the network is to be
+    judged `once`, Â(XW) takes less than ÂX, and nothing is kept unless XW has no room in memory.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        part: IntArray,
+        *,
+        once: bool = False,
+        folder: Path | None = None,
+    ) -> None:
+        nodes: IntArray | None = None
+        if config.evaluation_graph == "joined" and config.inductive:
+            nodes = np.union1d(graph.split.train, part)
+        csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
+        assert graph.labels is not None
+        if graph.labels.ndim == 1:
+            part = part[graph.labels[part] >= 0]
+        self.labels: IntArray | BoolArray = graph.labels[part]
+        self._part = part if nodes is None else np.searchsorted(nodes, part)
+        self._rows: RowSource = GraphRows(csr, config.normalization)
+        self._graph, self._config, self._nodes = graph, config, nodes
+        self._once, self._folder = once, folder
+        self._budget = Budget.of(config.memory)
+        self._features: FeatureRows | None = None
+        self._blocks: list[Block] = []
+        self._inputs: InputRows | None = None
+        self._needed: list[IntArray] | None = None
+        self._mixed: MixedRows | None = None
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def __call__(self, model: GCN) -> Metrics:
+        """Scores of the network as it is."""
+        if self._features is None:
+            # Here and not before: standardised features are scaled by figures of the network.
+            self._features = feature_rows(model, self._graph.features, self._nodes)
+            self._plan(self._features, model)
+        if self._inputs is None:
+            found = model.probabilities(self._logits_chunk_by_chunk(model))
+        else:
+            found = _probabilities(model, self._blocks, self._inputs)
+        return measure(found.cpu().numpy(), self.labels)
+
+    def _logits_chunk_by_chunk(self, model: GCN) -> Tensor:
+        """What is not kept is read or computed on the way."""
+        assert self._features is not None
+        return full_forward(
+            model,
+            self._rows,
+            self._features,
+            self._part,
+            needed=self._needed,
+            mixed=self._mixed,
+            room=Room(self._left() // ROW_ARRAYS, self._folder or Path.cwd()),
+        )
+
+    def _left(self) -> int:
+        return max(self._budget.left(), 0)
+
+    def _plan(self, features: FeatureRows, model: GCN) -> None:
+        """Keep what every evaluation needs."""
+        on_cpu, layers = next(model.parameters()).device.type == "cpu", len(model.layers)
+        if self._once:
+            width = min(model.sizes[:2])
+            if not on_cpu or 4 * self._rows.n * width <= self._left() // ROW_ARRAYS:
+                return
+        widths = 1 if model.convolutions[0].own_weight is None else 2
+        self._needed = needed_nodes(self._rows, np.unique(self._part), layers)
+        n_bytes = 4 * len(self._needed[1]) * features.width * widths
+        large = on_cpu and n_bytes > min(_KEPT_BYTES, self._left())
+        if not large or features.sparse:
+            self._keep_in_memory(features, model, dense=not large)
+        if large and self._inputs is None:
+            if n_bytes > self._left():
+                self._needed = with_all_of_most(self._needed, self._rows.n)
+            self._keep_in_a_file(features, self._needed)
+
+    def _keep_in_memory(self, features: FeatureRows, model: GCN, *, dense: bool) -> None:
+        """The rows of ÂX, on the CPU sparse where they are few entries, else if `dense` dense."""
+        device = next(model.parameters()).device
+        part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
+        blocks = FullSampler(self._rows, len(model.layers) - 1).sample(part)
+        needed = (blocks[0].src if blocks else part).numpy()
+        rows = self._rows.rows(needed)
+        own = None if model.convolutions[0].own_weight is None else needed
+        if device.type == "cpu":
+            self._inputs = sparse_inputs(rows, features, own, lambda size: size <= _KEPT_BYTES)
+        if self._inputs is None and dense:
+            self._inputs = torch.from_numpy(features.convolve(rows, own)).to(device)
+        self._blocks = [block.to(device) for block in blocks]
+
+    def _keep_in_a_file(self, features: FeatureRows, needed: list[IntArray]) -> None:
+        """The rows of ÂX that the first layer wants; nothing where the disk has no room."""
+        try:
+            kept = first_layer_rows(
+                self._graph,
+                self._rows,
+                features,
+                needed[1],
+                normalization=self._config.normalization,
+                dtype=self._config.inputs_dtype,
+                folder=self._folder,
+                room=self._left(),
+            )
+        except OSError:
+            return
+        self._mixed = kept.between
+        entries = _ENTRY_BYTES * len(self._graph.indices) * len(needed[-1]) // max(self._rows.n, 1)
+        if not self._once and entries <= self._left() // ROW_ARRAYS:
+            self._rows = _Remembered(self._rows, needed[-1])
+
+
+def _probabilities(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
+    small = inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
+    model.eval()
+    with torch.no_grad(), one_thread(small):
+        found = model.probabilities(model(blocks, inputs))
+    model.train()
+    return found
+
+
+class _Remembered:
+    """Rows of Â, of which those of `nodes`, ascending, are made once.
+
+    Reading them again each time would map most of a store's edges, which lie scattered.
+    """
+
+    def __init__(self, source: RowSource, nodes: IntArray) -> None:
+        self.source, self.nodes = source, nodes
+        self.kept = source.rows(nodes)
+
+    @property
+    def n(self) -> int:
+        return self.source.n
+
+    def rows(self, ids: IntArray) -> Rows:
+        start = int(np.searchsorted(self.nodes, ids[0])) if len(ids) else 0
+        if not np.array_equal(self.nodes[start : start + len(ids)], ids):
+            return self.source.rows(ids)
+        indptr, indices, values = self.kept
+        first, last = indptr[start], indptr[start + len(ids)]
+        some = indptr[start : start + len(ids) + 1] - first
+        return Rows(some, indices[first:last], values[first:last])

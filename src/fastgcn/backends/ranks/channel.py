@@ -1,0 +1,241 @@
+"""Messages between the processes of a run: who sends what to whom, counted in bytes."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.errors import PeerError
+
+Combine = Callable[[Tensor, Tensor], Tensor]
+
+
+class Channel:
+    """One line between all ranks; calls must come in the same order on all of them.
+
+    Everything is made of messages between two ranks, for then uneven parts need no padding, sums
+    are taken in the order of the ranks (the same to the last bit everywhere), the bytes sent are
+    known, and it is known whom a rank waits for in vain.
+
+    Attributes:
+        sent: bytes that this rank has sent so far.
+    """
+
+    def __init__(self, group: Any, rank: int, size: int, timeout: float) -> None:
+        self.group, self.rank, self.size, self.timeout = group, rank, size, timeout
+        self.sent = 0
+
+    def post(self, outgoing: dict[int, Tensor], incoming: dict[int, Tensor]) -> list[Any]:
+        """Begin to send and to receive contiguous tensors, by rank; those without entries are
+        passed over, here as there. What is returned is handed to `finish`."""
+        operations = [
+            dist.P2POp(way, tensor, peer, self.group)
+            for way, tensors in ((dist.isend, outgoing), (dist.irecv, incoming))
+            for peer, tensor in tensors.items()
+            if tensor.numel()
+        ]
+        self.sent += sum(t.numel() * t.element_size() for t in outgoing.values())
+        if not operations:
+            return []
+        peers = [operation.peer for operation in operations]
+        try:
+            return list(zip(peers, dist.batch_isend_irecv(operations), strict=True))
+        except RuntimeError as error:
+            raise self._lost(peers[0], "the next rows", 0.0, error) from None
+
+    def finish(self, posted: list[Any], what: str) -> None:
+        """Wait until all has been sent and received."""
+        start, limit = time.monotonic(), timedelta(seconds=self.timeout)
+        for peer, request in posted:
+            try:
+                request.wait(limit)
+            except RuntimeError as error:
+                raise self._lost(peer, what, time.monotonic() - start, error) from None
+
+    def _lost(self, peer: int, what: str, waited: float, error: RuntimeError) -> PeerError:
+        if "imed out" in str(error) or waited >= self.timeout:
+            return PeerError(
+                f"rank {self.rank} waited {self.timeout:g} s for rank {peer} to exchange {what}: "
+                "that process hangs, or needs longer; look at it, or raise --timeout"
+            )
+        return PeerError(
+            f"rank {self.rank} lost rank {peer} while they exchanged {what}: that process has "
+            "ended, and its own message says why"
+        )
+
+    def exchange(self, outgoing: dict[int, Tensor], incoming: dict[int, Tensor], what: str) -> None:
+        self.finish(self.post(outgoing, incoming), what)
+
+    @property
+    def others(self) -> list[int]:
+        return [rank for rank in range(self.size) if rank != self.rank]
+
+    def gather(self, part: Tensor, counts: Sequence[int], what: str) -> Tensor:
+        """(Σ counts, ...): the parts of all ranks, one behind the other; counts[r] rows of r."""
+        whole = part.new_empty((sum(counts), *part.shape[1:]))
+        places = list(torch.split(whole, list(counts)))
+        places[self.rank].copy_(part)
+        mine = part.contiguous()
+        self.exchange(
+            dict.fromkeys(self.others, mine), {rank: places[rank] for rank in self.others}, what
+        )
+        return whole
+
+    def reduce_parts(
+        self, whole: Tensor, counts: Sequence[int], what: str, combine: Combine = torch.add
+    ) -> Tensor:
+        """(counts[rank], ...): own part of the sum over ranks of `whole` (Σ counts, ...)."""
+        parts = list(torch.split(whole.contiguous(), list(counts)))
+        received = {rank: torch.empty_like(parts[self.rank]) for rank in self.others}
+        self.exchange({rank: parts[rank] for rank in self.others}, received, what)
+        received[self.rank] = parts[self.rank]
+        total = received[0].clone()
+        for rank in range(1, self.size):
+            total = combine(total, received[rank])
+        return total
+
+    def reduce(self, whole: Tensor, what: str, combine: Combine = torch.add) -> Tensor:
+        """The sum over ranks of a tensor, on all of them: parts are added where they are gathered
+        from, so that a rank sends 2(K-1)/K of the bytes."""
+        flat = whole.reshape(-1)
+        base, more = divmod(flat.numel(), self.size)
+        counts = [base + (rank < more) for rank in range(self.size)]
+        part = self.reduce_parts(flat, counts, what, combine)
+        return self.gather(part, counts, what).view_as(whole)
+
+    def counts(self, count: int, what: str) -> list[int]:
+        """What each rank says."""
+        found: list[int] = self.gather(torch.tensor([count]), [1] * self.size, what).tolist()
+        return found
+
+    def texts(self, text: str, what: str) -> list[str]:
+        """What each rank says, in words."""
+        said = torch.frombuffer(bytearray(text.encode() or b"\0"), dtype=torch.uint8)
+        counts = self.counts(len(said), what)
+        parts = torch.split(self.gather(said, counts, what), counts)
+        return [bytes(part.tolist()).decode().rstrip("\0") for part in parts]
+
+
+def all_gather_rows(channel: Channel, rows: Tensor, counts: Sequence[int]) -> Tensor:
+    """(Σ counts, d): rows (counts[rank], d) of every rank, one rank's behind the other's.
+
+    Backward, each rank has derivatives by all rows, of its own part of the loss; these are added
+    up over the ranks, each receiving those of its own rows.
+    """
+    if torch.is_grad_enabled() and rows.requires_grad:
+        return cast(Tensor, _Gather.apply(rows, channel, counts))  # type: ignore[no-untyped-call]
+    return channel.gather(rows, counts, "hidden rows")
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, channel: Channel, counts: Sequence[int]) -> Tensor:
+        ctx.channel, ctx.counts = channel, counts
+        return channel.gather(rows.detach(), counts, "hidden rows")
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        own = ctx.channel.reduce_parts(gradients[0], ctx.counts, "gradients of hidden rows")
+        return own, None, None
+
+
+# Bytes of the rows that are on their way at once.
+_PIECE_BYTES = 1 << 23
+
+
+def ring(
+    channel: Channel, bounds: IntArray, width: int, rows: Callable[[int, int], FloatArray]
+) -> Iterator[tuple[int, FloatArray]]:
+    """All rows of an (n, width) float32 matrix of which each rank has a part: the number of the
+    first row of each piece, and its rows.
+
+    Rank r has rows bounds[r]..bounds[r+1]-1; `rows(a, b)` gives some of its own, numbered from
+    its first. Pieces are handed from rank to rank while the last one is worked on, so that none
+    holds more than two.
+    """
+    step = max(1, _PIECE_BYTES // max(4 * width, 1))
+    rank, size = channel.rank, channel.size
+    sizes = np.diff(bounds)
+    before, after = (rank - 1) % size, (rank + 1) % size
+    room = [torch.empty(min(step, int(sizes.max(initial=0))), width) for _ in range(size > 1 and 2)]
+    for start in range(0, int(sizes.max(initial=0)), step):
+        lengths = np.clip(sizes - start, 0, step)
+        piece = torch.from_numpy(rows(start, start + int(lengths[rank])))
+        for hop in range(size):
+            owner = (rank - hop) % size
+            posted, coming = [], piece
+            if hop < size - 1:
+                coming = room[hop % 2][: int(lengths[(owner - 1) % size])]
+                posted = channel.post({after: piece.contiguous()}, {before: coming})
+            if len(piece):
+                yield int(bounds[owner]) + start, piece.numpy()
+            channel.finish(posted, "rows round the ring")
+            piece = coming
+
+
+def ring_product(
+    channel: Channel,
+    matrix: tuple[IntArray, IntArray, FloatArray],
+    bounds: IntArray,
+    width: int,
+    rows: Callable[[int, int], FloatArray],
+) -> FloatArray:
+    """(s, width) float32: own rows of a sparse matrix, given as CSR with ascending columns, times
+    a matrix whose rows lie as `ring` says."""
+    from fastgcn.kernels.products import add_part_product  # loads numba
+
+    out: FloatArray = np.zeros((len(matrix[0]) - 1, width), np.float32)
+    for first, piece in ring(channel, bounds, width, rows):
+        add_part_product(*matrix, piece, first, out, sets=False)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class SampledLayer:
+    """What travels for one sampled convolution.
+
+    Attributes:
+        t: vertices drawn, counted as often as they are.
+        met: distinct ones that some row of the layer above meets.
+        width: numbers a row has that travels: that of H, or of HW where that is cheaper.
+        trained: whether the rows depend on weights, so that their gradients travel back.
+        above: rows of the layer above, where q is made of them (`ladies`), else 0.
+    """
+
+    t: int
+    met: int
+    width: int
+    trained: bool = True
+    above: int = 0
+
+    def sent(self, ranks: int) -> int:
+        """A row for each vertex met, from its rank to all others, and its gradient back. To draw
+        them, an id and its q for each point and, from each rank, two counts and a bit a point for
+        the vertices met; or, for `ladies`, a length for each row above, an id for each point, and
+        the sum over ranks of a number for each vertex and two counts."""
+        drawn = 16 * self.t + ranks * (16 + -(-self.t // 8))
+        if self.above:
+            drawn = 8 * self.above + 8 * self.t + 2 * 8 * (self.met + 2)
+        rows = 4 * self.met * self.width * (2 if self.trained else 1)
+        return (ranks - 1) * (drawn + rows)
+
+
+def step_bytes(ranks: int, layers: Sequence[SampledLayer], parameters: int) -> int:
+    """Bytes that all ranks together send in one step.
+
+    Beside the layers, the sum of gradients, loss and weight: each rank adds up its part of them,
+    from all others, and sends it to all others.
+
+    >>> step_bytes(1, [SampledLayer(400, 300, 41)], 80_000)
+    0
+    >>> step_bytes(2, [SampledLayer(400, 300, 41)], 80_000)
+    744948
+    """
+    return sum(layer.sent(ranks) for layer in layers) + 2 * (ranks - 1) * 4 * (parameters + 2)

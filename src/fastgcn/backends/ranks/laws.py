@@ -1,0 +1,246 @@
+"""Drawing together: all ranks take the same points, and each finds those that fall on its own.
+
+The points come from one generator that is in the same state on all ranks, so that the draws are
+those of one process, however many ranks there are.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.backends.ranks.channel import Channel
+from fastgcn.kernels.shares import entries_at, pick_drawn, sums_of_columns
+
+Csr = tuple[IntArray, IntArray, FloatArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How nodes are numbered: rank after rank, and at a rank from its first one on, round the end.
+
+    Attributes:
+        bounds: (K+1,) where each rank's numbers begin and end.
+        rank: this one.
+        place: (n,) int32, work space filled with -1.
+    """
+
+    bounds: IntArray
+    rank: int
+    place: IntArray
+
+    @property
+    def n(self) -> int:
+        return int(self.bounds[-1])
+
+    @property
+    def first(self) -> int:
+        return int(self.bounds[self.rank])
+
+    def local(self, numbers: IntArray) -> IntArray:
+        """As numbered here; own nodes are 0, 1, ..."""
+        return (numbers - self.first) % self.n
+
+    def own(self, numbers: IntArray) -> IntArray:
+        """Those that are this rank's, as numbered here, in their order."""
+        mine = (numbers >= self.first) & (numbers < self.bounds[self.rank + 1])
+        own: IntArray = numbers[mine] - self.first
+        return own
+
+    def owners(self, numbers: IntArray) -> IntArray:
+        """The rank of each."""
+        return np.searchsorted(self.bounds, numbers, side="right") - 1
+
+    def counts(self, ascending: IntArray) -> list[int]:
+        """How many each rank has."""
+        found: list[int] = np.diff(np.searchsorted(ascending, self.bounds)).tolist()
+        return found
+
+
+class Sampled(NamedTuple):
+    """Own rows of what is sampled of Â, nodes numbered as here, and (s,) float32 the diagonal
+    where that is not sampled but exact."""
+
+    csr: Csr
+    diagonal: FloatArray | None
+
+    def empty(self, indptr: IntArray, rows: IntArray) -> int:
+        """How many of some own rows have no entry, in what was picked of them or in full."""
+        without = np.diff(indptr) == 0
+        if self.diagonal is not None:
+            without &= self.diagonal[rows] == 0
+        return int(np.count_nonzero(without))
+
+
+class Picked(NamedTuple):
+    """What was drawn for a layer.
+
+    Attributes:
+        drawn: (D,) numbers, ascending, of the vertices that some row meets.
+        csr: own rows over these.
+        entries, empty: entries, and rows without any, of all ranks.
+    """
+
+    drawn: IntArray
+    csr: Csr
+    entries: int
+    empty: int
+
+
+class Law(Protocol):
+    def pick(self, above: IntArray, points: FloatArray) -> Picked:
+        """For the rows `above` (s,), by number, of all ranks; points (t,) in [0, 1)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLaw:
+    """One q over all vertices; each rank has the q of its own, and where its share of [0, 1) is.
+
+    Attributes:
+        cumulative: (s,) running sums of q over own vertices, from the first own one on.
+        ends: (K,) running sums of q at the end of each rank's vertices.
+    """
+
+    numbers: Numbers
+    matrix: Sampled
+    q: FloatArray
+    cumulative: FloatArray
+    ends: FloatArray
+    channel: Channel
+
+    @classmethod
+    def of(
+        cls, numbers: Numbers, matrix: Sampled, weights: FloatArray, channel: Channel
+    ) -> "FixedLaw":
+        """For q ∝ weights (s,) of own vertices, and of the others' alike."""
+        total = torch.tensor([float(weights.sum())], dtype=torch.float64)
+        totals = channel.gather(total, [1] * channel.size, "the mass of q").numpy()
+        q = weights / totals.sum() if totals.sum() > 0 else weights
+        own = torch.tensor([float(q.sum())], dtype=torch.float64)
+        ends = np.cumsum(channel.gather(own, [1] * channel.size, "the mass of q").numpy())
+        return cls(numbers, matrix, q, np.cumsum(q), ends, channel)
+
+    def pick(self, above: IntArray, points: FloatArray) -> Picked:
+        drawn, weights = self._drawn(points)
+        rows = self.numbers.own(above)
+        local = self.numbers.local(drawn)
+        csr = pick_drawn(*self.matrix.csr, rows, local, weights, self.numbers.place)
+        return self._met(drawn, csr, self.matrix.empty(csr[0], rows), len(points))
+
+    def _drawn(self, points: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Distinct numbers, ascending, and their weights count/(t·q)."""
+        total = self.ends[-1]
+        if total == 0:
+            return np.empty(0, np.int64), np.empty(0)
+        x = np.sort(points) * total  # in order, they are found in a third of the time
+        owner = np.minimum(np.searchsorted(self.ends, x, side="right"), _last(self.ends))
+        counts = np.bincount(owner, minlength=self.channel.size).tolist()
+        rank = self.numbers.rank
+        before = self.ends[rank - 1] if rank else 0.0
+        places = np.searchsorted(self.cumulative, x[owner == rank] - before, side="right")
+        if len(places):
+            places = np.minimum(places, _last(self.cumulative))
+        # Numbers are exact in float64, up to 2**53.
+        mine = np.stack([places + self.numbers.first, self.q[places]], axis=1)
+        everyone = self.channel.gather(torch.from_numpy(mine), counts, "drawn vertices").numpy()
+        drawn, at, times = np.unique(
+            everyone[:, 0].astype(np.int64), return_index=True, return_counts=True
+        )
+        return drawn, times * (total / len(points)) / everyone[at, 1]
+
+    def _met(self, drawn: IntArray, csr: Csr, empty: int, t: int) -> Picked:
+        """Without the vertices that no row of any rank meets: nobody need compute theirs."""
+        indptr, columns, values = csr
+        flags = np.zeros(t, np.bool_)
+        flags[columns] = True
+        facts = np.array([len(columns), empty])
+        said = np.concatenate([facts.view(np.uint8), np.packbits(flags)])
+        size = self.channel.size
+        heard = self.channel.gather(torch.from_numpy(said), [len(said)] * size, "what was met")
+        everyone = heard.numpy().reshape(size, -1)
+        entries, empties = np.ascontiguousarray(everyone[:, :16]).view(np.int64).sum(axis=0)
+        met = np.bitwise_or.reduce(everyone[:, 16:], axis=0)
+        kept = np.unpackbits(met, count=len(drawn)).astype(np.bool_)
+        renumbered = np.cumsum(kept) - 1
+        csr = indptr, renumbered[columns], values
+        return Picked(drawn[kept], csr, int(entries), int(empties))
+
+
+@dataclass(frozen=True, slots=True)
+class RowLaw:
+    """LADIES: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v of the layer above.
+
+    Points fall on entries of rows, which lie one after the other in the order of the rows.
+
+    Attributes:
+        lengths: (s,) Σ_u |Â(v,u)|^power of own rows.
+    """
+
+    numbers: Numbers
+    matrix: Sampled
+    lengths: FloatArray
+    power: float
+    channel: Channel
+
+    @classmethod
+    def of(cls, numbers: Numbers, matrix: Sampled, power: float, channel: Channel) -> "RowLaw":
+        indptr, _, values = matrix.csr
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        lengths = sums_of_columns(rows, values, power, len(indptr) - 1)
+        return cls(numbers, matrix, lengths, power, channel)
+
+    def pick(self, above: IntArray, points: FloatArray) -> Picked:
+        rows = self.numbers.own(above)
+        lengths = self._all_lengths(above, rows)
+        ends = np.cumsum(lengths)
+        total = ends[-1] if len(ends) else 0.0
+        drawn: IntArray = np.empty(0, np.int64)
+        times: IntArray = np.empty(0, np.int64)
+        if total > 0:
+            drawn, times = self._drawn(above, rows, ends, np.sort(points) * total)
+        local = self.numbers.local(drawn)
+        indptr, columns, values = pick_drawn(
+            *self.matrix.csr, rows, local, np.ones(len(drawn)), self.numbers.place
+        )
+        facts = np.array([len(columns), self.matrix.empty(indptr, rows)])
+        sums = np.append(sums_of_columns(columns, values, self.power, len(drawn)), facts)
+        sums = self.channel.reduce(torch.from_numpy(sums), "sums of columns").numpy()
+        factors = times * (total / len(points)) / sums[:-2]
+        values = (values * factors[columns]).astype(np.float32)
+        return Picked(drawn, (indptr, columns, values), int(sums[-2]), int(sums[-1]))
+
+    def _all_lengths(self, above: IntArray, rows: IntArray) -> FloatArray:
+        """(s,) of all rows, in their order."""
+        owners = self.numbers.owners(above)
+        counts = np.bincount(owners, minlength=self.channel.size).tolist()
+        mine = torch.from_numpy(self.lengths[rows])
+        lengths = np.empty(len(above))
+        lengths[np.argsort(owners, kind="stable")] = self.channel.gather(
+            mine, counts, "lengths of rows"
+        ).numpy()
+        return lengths
+
+    def _drawn(
+        self, above: IntArray, rows: IntArray, ends: FloatArray, x: FloatArray
+    ) -> tuple[IntArray, IntArray]:
+        """Distinct columns, ascending, and how many of the ascending points x fall on each."""
+        at = np.minimum(np.searchsorted(ends, x, side="right"), _last(ends))
+        owners = self.numbers.owners(above)
+        mine = owners[at] == self.numbers.rank
+        counts = np.bincount(owners[at], minlength=self.channel.size).tolist()
+        which = (np.cumsum(owners == self.numbers.rank) - 1)[at[mine]]
+        begins = np.append(0.0, ends[:-1])[at[mine]]
+        lengths = self.lengths[rows]
+        within = (x[mine] - begins) / lengths[which]
+        columns = entries_at(*self.matrix.csr, rows, lengths, self.power, which, within)
+        columns = (columns + self.numbers.first) % self.numbers.n
+        drawn = self.channel.gather(torch.from_numpy(columns), counts, "drawn vertices").numpy()
+        return np.unique(drawn, return_counts=True)
+
+
+def _last(running: FloatArray) -> int:
+    """The last place of running sums that adds something: where rounding may not go beyond."""
+    return int(np.searchsorted(running, running[-1], side="left"))

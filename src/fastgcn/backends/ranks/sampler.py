@@ -1,0 +1,174 @@
+"""A block of which each rank has some rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.backends.ranks.channel import Channel, all_gather_rows
+from fastgcn.backends.ranks.laws import Csr, FixedLaw, Law, Numbers, Picked, RowLaw, Sampled
+from fastgcn.backends.ranks.share import OwnRows, column_squares, without_diagonal
+from fastgcn.backends.ranks.world import World
+from fastgcn.config import OWN_POWERS, TrainConfig
+from fastgcn.kernels.products import mixing_first_pays
+from fastgcn.sampling.block import Block
+from fastgcn.sampling.draws import POINTS, Rng
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBlock(Block):
+    """Own rows of H_dst ≈ adj @ H_drawn + diagonal · H_dst.
+
+    `dst` and `src` are own nodes: rows of the layer above, and those that this rank computes for
+    it, `dst` first where the network or the diagonal wants them. `adj` is (s, D), over the drawn
+    vertices of all ranks, rank after rank.
+
+    Attributes:
+        local: the product with `adj`.
+        travel: (counts[rank],) where in `src` the own drawn vertices are; None: `src` are these.
+        counts: drawn vertices of each rank; they sum to D.
+        diagonal: (s, 1) float32 Â(v,v), where that term is exact.
+        whole: rows, columns and entries of the block of all ranks together.
+        empty: rows of all ranks that met no vertex.
+    """
+
+    local: Block
+    travel: Tensor | None
+    counts: Sequence[int]
+    diagonal: Tensor | None
+    whole: tuple[int, int, int]
+    empty: int
+    channel: Channel
+
+    def mix(self, h: Tensor) -> Tensor:
+        """(s, d), for own rows h (k, d) of `src`; the drawn ones travel to all ranks."""
+        # Not by indexing, whose derivative takes several times as long.
+        drawn = h if self.travel is None else h.index_select(0, self.travel)
+        mixed = self.local.mix(all_gather_rows(self.channel, drawn, self.counts))
+        return mixed if self.diagonal is None else mixed + self.diagonal * self.own_rows(h)
+
+    def to(self, device: torch.device | str) -> "SharedBlock":
+        if torch.device(device).type == "cpu":
+            return self
+        there = self.local.to(device)
+        return SharedBlock(
+            there.dst,
+            self.src.to(device),
+            there.adj,
+            there,
+            None if self.travel is None else self.travel.to(device),
+            self.counts,
+            None if self.diagonal is None else self.diagonal.to(device),
+            self.whole,
+            self.empty,
+            self.channel,
+        )
+
+    def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
+        """Rows travel where they are narrower: a number sent costs more than one multiplied.
+
+        Ranks must decide alike, and so by figures of all of them.
+        """
+        if n_in != n_out:
+            return n_in < n_out
+        rows, sources, entries = self.whole
+        return bool(mixing_first_pays(entries, rows, sources, n_in, n_out))
+
+    @property
+    def empty_rows(self) -> int:
+        return self.empty
+
+
+class ShareSampler:
+    """Draws as `LayerSampler` does, the same vertices from the same generator.
+
+    A batch names nodes of all ranks; blocks hold own rows. Vertices are drawn by points in
+    [0, 1), of which each rank finds those that fall on its own vertices.
+    """
+
+    def __init__(self, matrix: OwnRows, config: TrainConfig, world: World) -> None:
+        self.world = world
+        self.samples = config.layer_samples
+        self.points = POINTS[config.draws]
+        self.own_rows = config.needs_own_rows or config.self_term == "exact"
+        diagonal: FloatArray | None = None
+        if config.self_term == "exact":
+            matrix, diagonal = without_diagonal(matrix, world.rank)
+        place = np.full(matrix.n, -1, np.int32)
+        self.numbers = Numbers(matrix.bounds, world.rank, place)
+        self.diagonal = diagonal
+        law = _law(matrix, diagonal, self.numbers, config, world)
+        self.laws: Sequence[Law] = [law] * len(self.samples)
+
+    def own(self, batch: Tensor) -> Tensor:
+        """Own nodes of a batch, numbered from the first own one."""
+        return torch.from_numpy(self.numbers.own(batch.numpy()))
+
+    def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
+        """Own rows of the blocks of `batch`, from the input layer up."""
+        blocks: list[Block] = []
+        above = batch.numpy()
+        for law, t in zip(reversed(self.laws), reversed(self.samples), strict=True):
+            picked = law.pick(above, self.points(1, t, rng)[0])
+            below = picked.drawn
+            if self.own_rows:
+                below = np.concatenate([above, below[~np.isin(below, above)]])
+            blocks.append(self._block(above, below, picked))
+            above = below
+        return blocks[::-1]
+
+    def _block(self, above: IntArray, below: IntArray, picked: Picked) -> SharedBlock:
+        dst, src = (torch.from_numpy(self.numbers.own(numbers)) for numbers in (above, below))
+        local = Block.of_csr(dst, torch.from_numpy(picked.drawn), picked.csr)
+        diagonal, travel = self.diagonal, None
+        if self.own_rows:
+            own = self.numbers.own(picked.drawn)
+            travel = torch.from_numpy(self._places(src.numpy(), own))
+        return SharedBlock(
+            dst,
+            src,
+            local.adj,
+            local,
+            travel,
+            self.numbers.counts(picked.drawn),
+            None if diagonal is None else torch.from_numpy(diagonal[dst.numpy()])[:, None],
+            (len(above), len(below), picked.entries),
+            picked.empty,
+            self.world.rows,
+        )
+
+    def _places(self, nodes: IntArray, some: IntArray) -> IntArray:
+        """Where `some` of own nodes are among `nodes`."""
+        place = self.numbers.place
+        place[nodes] = np.arange(len(nodes), dtype=np.int32)
+        found = place[some].astype(np.int64)
+        place[nodes] = -1
+        return found
+
+
+def _law(
+    matrix: OwnRows,
+    diagonal: FloatArray | None,
+    numbers: Numbers,
+    config: TrainConfig,
+    world: World,
+) -> Law:
+    channel, kind = world.host, config.distribution
+    power = OWN_POWERS.get(kind, 2.0) if config.power is None else config.power
+    squares = None if kind == "ladies" else column_squares(matrix, channel)
+    rows = Sampled(_renumbered(matrix, numbers), diagonal)
+    if squares is None:
+        return RowLaw.of(numbers, rows, power, channel)
+    exponent = {"uniform": 0.0, "importance": 2.0}.get(kind, power)
+    return FixedLaw.of(numbers, rows, np.sqrt(squares) ** exponent, channel)
+
+
+def _renumbered(matrix: OwnRows, numbers: Numbers) -> Csr:
+    """The rows with nodes numbered as this rank does. In place: nothing else needs them after."""
+    indptr, columns, values = matrix.rows
+    columns -= numbers.first
+    columns[columns < 0] += numbers.n
+    return indptr, columns, values

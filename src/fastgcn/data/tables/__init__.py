@@ -1,0 +1,1 @@
+"""Node and edge tables, CSV or Parquet, to a `Graph` or a store."""

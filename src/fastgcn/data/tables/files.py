@@ -1,0 +1,235 @@
+"""`Table`: a CSV, TSV (both also compressed) or Parquet file, read in record batches."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.progress import progress
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_PARQUET = (".parquet", ".pq")
+
+# Bytes of a CSV file that are parsed together, and the most that a row may take. Arrow reads
+# ahead by many blocks, so that larger ones cost memory and were not faster.
+_BLOCK = 1 << 20
+
+
+class Table:
+    """A table file that is there and has distinct columns.
+
+    `types` are the columns' Arrow types: those of a Parquet file, or a guess from the first
+    block of a CSV file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            raise MissingFileError(f"there is no file {path}")
+        if not path.is_file():
+            raise InputError(f"{path} must be a file, but is a folder")
+        kind, self._compression = _kind(path)
+        self.is_csv = kind in _DELIMITERS
+        self._delimiter = _DELIMITERS.get(kind, "")
+        if path.stat().st_size == 0:
+            raise FormatError(f"{path} is empty")
+        with _translated(path, []):
+            if self.is_csv:
+                self._check_delimiter()
+            schema = self._csv_schema() if self.is_csv else self._parquet_schema()
+            names = schema.names
+        self.types: dict[str, Any] = dict(zip(names, schema.types, strict=True))
+        if len(self.types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise FormatError(f"{path} must name each column once, but has {twice!r} twice")
+
+    def require(self, name: str, what: str) -> str:
+        """`name`, unless there is no such column, which is needed for `what`."""
+        if name not in self.types:
+            raise InputError(
+                f"{self.path} has no column {name!r} for {what}; "
+                f"its columns are {listed(self.types)}{nearest(name, self.types)}"
+            )
+        return name
+
+    def optional(self, name: str, default: str, what: str) -> str | None:
+        """As `require`, but None where the default name is not there."""
+        if name == default and name not in self.types:
+            return None
+        return self.require(name, what)
+
+    def batches(
+        self, columns: Mapping[str, pa.DataType], *, rows: int = 1 << 16
+    ) -> Iterator[pa.RecordBatch]:
+        """The named columns, batch by batch, at most `rows` rows each in a Parquet file.
+
+        The types are what a CSV file's text is parsed to; Parquet columns come in their own.
+        """
+        with _translated(self.path, list(self.types)):
+            yield from (
+                self._csv_batches(columns) if self.is_csv else self._parquet_batches(columns, rows)
+            )
+
+    def _check_delimiter(self) -> None:
+        """Refuse a table whose columns are separated otherwise: it would have one, of all."""
+        with (
+            self.path.open("rb") as file,
+            pa.input_stream(file, compression=self._compression) as stream,
+        ):
+            head = stream.read(_BLOCK).splitlines()[:1]
+        first = head[0].decode(errors="replace").lstrip("\ufeff") if head else ""
+        if self._delimiter in first:
+            return
+        for other, called in _SEPARATORS.items():
+            if other in first:
+                raise FormatError(
+                    f"{self.path} must separate columns by {_SEPARATORS[self._delimiter]}, but its "
+                    f"first line, {first[:60]!r}, has {called}; write it again with "
+                    f"{_SEPARATORS[self._delimiter]}, and with points in fractions"
+                )
+
+    def _csv_batches(self, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        options = pa.csv.ConvertOptions(
+            column_types=dict(columns),
+            include_columns=list(columns),
+            null_values=[""],  # a node may well be called NA or null
+            strings_can_be_null=True,
+        )
+        what, size = f"Reading {self.path.name}", self.path.stat().st_size
+        with (
+            self.path.open("rb", buffering=0) as file,
+            progress(what, size, "bytes") as advance,
+            self._open_csv(file, options) as reader,
+        ):
+            seen = 0
+            for batch in reader:
+                advance(file.tell() - seen)
+                seen = file.tell()
+                yield batch
+
+    def _csv_schema(self) -> pa.Schema:
+        with self.path.open("rb") as file, self._open_csv(file, pa.csv.ConvertOptions()) as reader:
+            return reader.schema
+
+    def _open_csv(self, file: Any, options: pa.csv.ConvertOptions) -> Any:
+        return pa.csv.open_csv(
+            pa.input_stream(file, compression=self._compression),
+            pa.csv.ReadOptions(block_size=_BLOCK),
+            pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+            options,
+        )
+
+    def _parquet_schema(self) -> pa.Schema:
+        with self._open_parquet() as file:
+            return file.schema_arrow
+
+    def _parquet_batches(
+        self, columns: Mapping[str, pa.DataType], rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        with (
+            self._open_parquet() as file,
+            progress(f"Reading {self.path.name}", file.metadata.num_rows, "rows") as advance,
+        ):
+            for batch in file.iter_batches(rows, columns=list(columns)):
+                advance(len(batch))
+                # Columns come in the file's order.
+                yield batch.select(list(columns))
+
+    def _open_parquet(self) -> pa.parquet.ParquetFile:
+        # The buffer streams the columns of a row group, which may be as large as the file.
+        return pa.parquet.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False)
+
+
+def listed(names: Iterable[Any], most: int = 12) -> str:
+    """Names for a message, the first few of many."""
+    names = list(names)
+    return ", ".join(repr(name) for name in islice(names, most)) + (
+        f" and {len(names) - most:,} more" if len(names) > most else ""
+    )
+
+
+def _kind(path: Path) -> tuple[str, str | None]:
+    """The file's kind by its name, as a suffix, and its compression."""
+    *before, last = ["", *(suffix.lower() for suffix in path.suffixes)]
+    compression = _COMPRESSIONS.get(last)
+    kind = before[-1] if compression else last
+    if kind in _DELIMITERS or (kind in _PARQUET and not compression):
+        return kind, compression
+    raise FormatError(
+        f"{path} must be a CSV or Parquet file and named so: {' or '.join(_DELIMITERS)} "
+        f"(also with {', '.join(_COMPRESSIONS)} after it), or {' or '.join(_PARQUET)}"
+    )
+
+
+@contextmanager
+def _translated(path: Path, columns: list[str]) -> Iterator[None]:
+    """Arrow's complaints about a file as one sentence of ours."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise FormatError(f"{path} must be UTF-8 text, but is not") from None
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(_sentence(path, columns, str(error))) from None
+
+
+def _sentence(path: Path, columns: list[str], message: str) -> str:
+    bad_value = re.search(r"column #(\d+): .* to (\w+): invalid value '(.*)'", message, re.DOTALL)
+    if bad_value:
+        column, kind, value = bad_value.groups()
+        expected = "an integer" if kind.startswith("int") else "a number"
+        return f"{path} has {value!r} in column {columns[int(column)]!r}, where {expected} must be"
+    if "Empty CSV" in message:
+        return f"{path} is empty: it has no rows"
+    if "UTF8" in message:
+        return f"{path} must be UTF-8 text, but is not"
+    if "straddling" in message:
+        return f"{path} has a row of more than {_BLOCK:,} bytes; store such a table as Parquet"
+    return f"{path} could not be read: {message.splitlines()[0]}"
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether `floats` can read it; decimals count, dates do not."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(test(kind) for test in tests)
+
+
+def floats(column: pa.Array) -> FloatArray:
+    """The numbers as float32, NaN where null, infinite where float32 does not reach."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    values: FloatArray = column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """The values of a dictionary-encoded array (a pandas category); any other as it is."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def text_parts(column: pa.Array) -> tuple[AnyArray, IntArray]:
+    """UTF-8 bytes (uint8) and their offsets (n+1,), from 0 on, of strings or large strings."""
+    _, offset_buffer, text_buffer = column.buffers()
+    width = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    ends = np.frombuffer(offset_buffer, width)[column.offset : column.offset + len(column) + 1]
+    text = np.frombuffer(text_buffer or b"", np.uint8)[ends[0] : ends[-1]]
+    return text, ends.astype(np.int64) - ends[0]

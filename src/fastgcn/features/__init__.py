@@ -1,0 +1,1 @@
+"""Feature rows and ÂX: in memory, sparse or on disk, behind one interface."""

@@ -1,0 +1,193 @@
+"""What training holds in memory and what on disk, decided before anything large is made."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.graph.graph import Graph
+from fastgcn.memory import available_memory, memory_bytes, resident_memory, shown_bytes
+
+# Kernels that are still to be loaded, chunks of rows on their way, what allocators keep back.
+_WORKING_BYTES = 256 << 20
+
+# Numbers a node of the training graph: row offsets, labels, the order of batches (twice), work
+# space of the sampler, squared norms; and for each sampled layer q, its running sums and guide.
+_NODE_BYTES = 88
+_LAYER_BYTES = 28
+
+# Numbers a node of the whole graph: node sets of an evaluation, factors of Â, places.
+_WHOLE_NODE_BYTES = 40
+
+# Groups of batches that are ready, being made or being computed with at a time; the batches of
+# such a group, enough for Python's part of the work to vanish and few enough to be ready soon;
+# and the bytes that its input rows have at most, unless one batch is more.
+_GROUPS_AHEAD = 5
+BATCHES_TOGETHER = 16
+GROUP_BYTES = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bytes that the process may take, `asked` for by the user; None: what the machine has."""
+
+    asked: int | None
+
+    @classmethod
+    def of(cls, memory: str) -> "Budget":
+        return cls(None if memory == "auto" else memory_bytes(memory))
+
+    def left(self) -> int:
+        """Bytes that may be taken now, beside what every process needs to work at all.
+
+        Where nobody asked, half of what is available: others want some of it too.
+        """
+        if self.asked is None:
+            return available_memory() // 2
+        return self.asked - resident_memory() - _WORKING_BYTES
+
+    def room(self) -> int:
+        """`left`, at least nothing; a budget that is spent before any graph is read is refused."""
+        left = self.left()
+        if left < 0 and self.asked is not None:
+            raise InputError(
+                f"memory = {shown_bytes(self.asked)} is not enough: with all that can be on disk "
+                f"there, it takes {_least(self.asked, left)}; allow that much"
+            )
+        return max(left, 0)
+
+
+class Demand(NamedTuple):
+    """Bytes that training wants.
+
+    Attributes:
+        fixed: cannot be elsewhere than in memory; the others can be on disk.
+        matrix: of Â.
+        inputs: of ÂX, where it is precomputed.
+        features: of X, where it is mapped and read by every batch instead.
+        evaluation: of the rows of a layer.
+    """
+
+    fixed: int
+    matrix: int
+    inputs: int
+    features: int
+    evaluation: int
+
+
+def training_demand(graph: Graph, config: TrainConfig, n: int, entries: int) -> Demand:
+    """What training on a graph of n nodes whose Â has so many entries takes."""
+    widths = [*config.hidden_sizes, graph.n_classes]
+    row = graph.n_features * (2 if config.input_skip else 1)
+    own = config.batch_size if config.needs_own_rows or config.self_term == "exact" else 0
+    sizes = () if config.samples == "auto" else config.layer_samples
+    drawn = sum(sizes) + own if config.method == "fastgcn" else n
+    if config.neighbor_sampling:
+        drawn = config.batch_size * math.prod(fanout + 1 for fanout in config.fanouts)
+    batch = 4 * min(drawn, n) * (row + max(widths))
+    groups = _GROUPS_AHEAD if config.method == "fastgcn" else 1
+    every_epoch = config.method == "gcn" or config.history or config.distribution == "optimal"
+    return Demand(
+        fixed=n * (_NODE_BYTES + _LAYER_BYTES * max(config.sampled_layers, 1))
+        + graph.n_nodes * _WHOLE_NODE_BYTES
+        + (4 * n * graph.n_classes if graph.multilabel else 0)
+        + groups * max(batch, min(BATCHES_TOGETHER * batch, GROUP_BYTES))
+        + (8 * n * sum(widths) if every_epoch else 0),  # all hidden rows, twice
+        matrix=8 * entries,
+        inputs=n * row * _itemsize(config.inputs_dtype) if config.precompute else 0,
+        features=_mapped_bytes(graph) if not config.precompute else 0,
+        evaluation=4 * graph.n_nodes * max(widths),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Where Â and the inputs, the rows of ÂX, are held.
+
+    Attributes:
+        matrix_in_memory: Â of the training graph; else its rows are read from a file.
+        inputs_in_memory: ÂX; else its rows are read from a file.
+        features_in_memory: X may stay in memory as its rows are read.
+        hot_bytes: of the rows of inputs in a file, those drawn most are in memory too.
+        chunk_bytes: of rows of ÂX that may be computed together.
+    """
+
+    budget: Budget
+    demand: Demand
+    matrix_in_memory: bool
+    inputs_in_memory: bool
+    features_in_memory: bool
+    hot_bytes: int
+    chunk_bytes: int
+
+    @property
+    def worth_saying(self) -> bool:
+        everything = self.matrix_in_memory and self.inputs_in_memory
+        return self.budget.asked is not None or not everything
+
+    def __str__(self) -> str:
+        demand = self.demand
+        places = {True: "in memory", False: "on disk"}
+        parts = [f"Â {shown_bytes(demand.matrix)} {places[self.matrix_in_memory]}"]
+        if demand.inputs:
+            parts.append(f"ÂX {shown_bytes(demand.inputs)} {places[self.inputs_in_memory]}")
+        if not self.inputs_in_memory:
+            parts[-1] += f", {shown_bytes(self.hot_bytes)} of its rows drawn most in memory"
+        asked = self.budget.asked
+        head = "Memory" if asked is None else f"Memory {shown_bytes(asked)}"
+        fixed = shown_bytes(demand.fixed + _WORKING_BYTES)
+        return f"{head}: {'; '.join(parts)}; {fixed} for nodes and batches"
+
+
+def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
+    """Â first, which every batch reads most of, then the inputs; a third of what is left then
+    is for evaluation.
+
+    A budget that was asked for and cannot be kept is refused; `name` is that of the graph.
+    """
+    left = budget.left() - demand.fixed
+    if left < 0 and budget.asked is not None:
+        raise InputError(
+            f"memory = {shown_bytes(budget.asked)} is not enough to train on {name}: with all that "
+            f"can be on disk there, it takes {_least(budget.asked, left)}; allow that much, or "
+            "ask for smaller batches or fewer samples"
+        )
+    left = max(left, 0)
+    matrix_in_memory = demand.matrix <= left
+    left -= demand.matrix if matrix_in_memory else 0
+    for_inputs = left - min(demand.evaluation, left // 3)
+    inputs_in_memory = demand.inputs <= for_inputs
+    return MemoryPlan(
+        budget,
+        demand,
+        matrix_in_memory,
+        inputs_in_memory,
+        features_in_memory=demand.features <= for_inputs,
+        hot_bytes=0 if inputs_in_memory else for_inputs,
+        chunk_bytes=left,
+    )
+
+
+def check_memory(graph: Graph, config: TrainConfig) -> None:
+    """Refuse what `plan_memory` will, before anything is made: what cannot be on disk is known
+    from sizes alone."""
+    budget = Budget.of(config.memory)
+    if budget.asked is not None:
+        n = len(graph.split.train) if config.inductive else graph.n_nodes
+        plan_memory(training_demand(graph, config, n, 0), budget, graph.name)
+
+
+def _least(asked: int, left: int) -> str:
+    """What would be enough, where what is left of what was asked for is less than nothing."""
+    return f"{math.ceil((asked - left) / 1e8) / 10:.1f} GB"
+
+
+def _mapped_bytes(graph: Graph) -> int:
+    return graph.features.nbytes if isinstance(graph.features, np.memmap) else 0
+
+
+def _itemsize(dtype: str) -> int:
+    return 4 if dtype == "float32" else 2

@@ -1,0 +1,1 @@
+"""`Graph`, checked at the border, and Â, the normalised adjacency matrix."""

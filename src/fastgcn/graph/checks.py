@@ -1,0 +1,265 @@
+"""The checks that `Graph` makes at the border: each returns its argument in canonical form.
+
+Messages name the thing, what was expected, what came, and where it helps how to fix it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.errors import InputError
+from fastgcn.graph.csr import CSR, index_dtype
+
+# Rows looked at together when a large array is searched for NaN, to bound the temporary.
+_CHUNK = 1 << 24
+
+
+def named(node: int, node_ids: Sequence[Any] | None) -> str:
+    """How a node is called in a message: by the user's own id where there is one."""
+    if node_ids is None:
+        return f"node {node}"
+    return f"node {plain(node_ids[node])!r}"
+
+
+def plain(value: Any) -> Any:
+    """A numpy number as the Python number it stands for; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def integers(values: Any, what: str) -> IntArray:
+    """A 1-D array of integers; floats only where each is a whole number."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InputError(f"{what} must be one-dimensional, got shape {array.shape}")
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{what} must be integers, got {array.dtype}")
+    if array.dtype.kind == "u" or array.dtype.itemsize < 4:
+        return array.astype(np.int64)
+    return array
+
+
+def in_range(ids: IntArray, n: int, what: str) -> None:
+    """Every id is one of 0..n-1."""
+    if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n):
+        bad = (ids < 0) | (ids >= n)
+        first = int(ids[np.argmax(bad)])
+        raise InputError(
+            f"{what} must lie in 0..{n - 1} for a graph of {n} nodes, "
+            f"got {first} ({np.count_nonzero(bad):,} out of range)"
+        )
+
+
+def finite(values: FloatArray, what: str) -> None:
+    """No NaN and no infinity; `values` is read in chunks, so a memory map is fine."""
+    flat = values.reshape(-1) if values.flags.c_contiguous else values.ravel()
+    for start in range(0, flat.size, _CHUNK):
+        bad = ~np.isfinite(flat[start : start + _CHUNK])
+        if bad.any():
+            at = np.unravel_index(start + int(np.argmax(bad)), values.shape)
+            where = ", ".join(str(int(i)) for i in at)
+            raise InputError(
+                f"{what} must be finite, got {values[at]} at [{where}]; "
+                "fill or drop such values first"
+            )
+
+
+def edge_weights(weights: Any, m: int) -> FloatArray:
+    array = np.asarray(weights)
+    if array.shape != (m,):
+        raise InputError(f"weights must have shape ({m},), one an edge, got {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"weights must be numbers, got {array.dtype}")
+    array = array.astype(np.float32, copy=False)
+    finite(array, "weights")
+    if array.size and float(array.min()) < 0:
+        raise InputError(f"weights must not be negative, got {array.min():g}")
+    return array
+
+
+def csr_arrays(indptr: Any, indices: Any, weights: Any) -> tuple[CSR, int]:
+    """CSR arrays that belong together, and the number of nodes."""
+    pointers = integers(indptr, "indptr").astype(np.int64, copy=False)
+    columns = integers(indices, "indices")
+    n = len(pointers) - 1
+    if n < 1:
+        raise InputError("the graph is empty: it must have at least one node")
+    if pointers[0] != 0 or pointers[-1] != len(columns):
+        raise InputError(
+            f"indptr must run from 0 to len(indices) = {len(columns)}, "
+            f"got {pointers[0]} to {pointers[-1]}"
+        )
+    steps = np.diff(pointers)
+    if np.any(steps < 0):
+        raise InputError(f"indptr must not decrease, but does after row {np.argmax(steps < 0)}")
+    in_range(columns, n, "indices")
+    columns = columns.astype(index_dtype(n), copy=False)
+    values = None if weights is None else edge_weights(weights, len(columns))
+    return CSR(pointers, columns, values), n
+
+
+def row_count(features: Any) -> int:
+    shape = features.shape if hasattr(features, "shape") else np.asarray(features).shape
+    if len(shape) != 2:
+        raise InputError(f"features must be two-dimensional (nodes, features), got shape {shape}")
+    return int(shape[0])
+
+
+def edge_arrays(
+    source: Any, target: Any, weights: Any, n: int
+) -> tuple[IntArray, IntArray, FloatArray | None]:
+    """Both ends of every edge, as ids 0..n-1, and their weights."""
+    source, target = integers(source, "source"), integers(target, "target")
+    if len(source) != len(target):
+        raise InputError(
+            f"source and target must be equally long, got {len(source)} and {len(target)}"
+        )
+    in_range(source, n, "source")
+    in_range(target, n, "target")
+    values = None if weights is None else edge_weights(weights, len(source))
+    dtype = index_dtype(n)
+    return source.astype(dtype, copy=False), target.astype(dtype, copy=False), values
+
+
+def features(values: Any, n: int) -> FloatArray | csr_array:
+    """(n, F) float32, dense or CSR, finite."""
+    if issparse(values):
+        matrix = csr_array(values)
+        matrix.sum_duplicates()
+        if matrix.shape[0] != n:
+            raise InputError(f"features must have {n} rows, one a node, got {matrix.shape[0]}")
+        finite(_numbers(matrix.data), "features")
+        return csr_array(
+            (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
+            shape=matrix.shape,
+        )
+    array = np.asarray(values)
+    if row_count(array) != n:
+        raise InputError(f"features must have {n} rows, one a node, got {array.shape[0]}")
+    array = np.ascontiguousarray(_numbers(array).astype(np.float32, copy=False))
+    finite(array, "features")
+    return array
+
+
+def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | None:
+    """One a feature."""
+    if names is None:
+        return None
+    if len(names) != width:
+        raise InputError(
+            f"feature_names must have {width} entries, one a feature, got {len(names)}"
+        )
+    return tuple(str(name) for name in names)
+
+
+def _numbers(array: AnyArray) -> AnyArray:
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"features must be numbers, got {array.dtype}")
+    return array
+
+
+def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
+    if len(ids) != n:
+        raise InputError(f"node_ids must have {n} entries, one a node, got {len(ids)}")
+    plain = ids.tolist() if isinstance(ids, np.ndarray) else ids
+    if len(set(plain)) != n:
+        seen: set[Any] = set()
+        twice = next(i for i in plain if i in seen or seen.add(i))  # type: ignore[func-returns-value]
+        raise InputError(f"node_ids must be unique, but {twice!r} appears more than once")
+    return ids
+
+
+def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray | BoolArray | None:
+    """(n,) int64 with -1 for none, or (n, C) bool; in range of `class_names` where given."""
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.ndim not in (1, 2) or array.shape[0] != n:
+        raise InputError(
+            f"labels must have shape ({n},) for one class a node or ({n}, C) for several, "
+            f"got {array.shape}"
+        )
+    if array.ndim == 2:
+        if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
+            raise InputError("multi-label labels must be 0 or 1 (or bool)")
+        _class_count(array.shape[1], class_names)
+        return array.astype(np.bool_, copy=False)
+    ids = integers(array, "labels").astype(np.int64, copy=False)
+    if ids.size and int(ids.min()) < -1:
+        raise InputError(f"labels must be class ids or -1 for none, got {ids.min()}")
+    if class_names is not None and ids.size and int(ids.max()) >= len(class_names):
+        raise InputError(
+            f"labels must be below the number of classes, {len(class_names)}, got {ids.max()}"
+        )
+    return ids
+
+
+def _class_count(n_columns: int, class_names: Sequence[str] | None) -> None:
+    if class_names is not None and len(class_names) != n_columns:
+        raise InputError(
+            f"class_names must have {n_columns} entries, one a label column, got {len(class_names)}"
+        )
+
+
+def split_part(part: Any, name: str, n: int) -> IntArray:
+    ids = integers(part, f"split.{name}").astype(np.int64, copy=False)
+    in_range(ids, n, f"split.{name}")
+    if ids.size and np.bincount(ids, minlength=n).max() > 1:
+        twice = int(np.argmax(np.bincount(ids, minlength=n) > 1))
+        raise InputError(f"split.{name} must name each node once, but has node {twice} twice")
+    return ids
+
+
+def disjoint(parts: Mapping[str, IntArray], own_ids: Sequence[Any] | None) -> None:
+    names = list(parts)
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            common = np.intersect1d(parts[first], parts[second])
+            if common.size:
+                raise InputError(
+                    f"the split's parts must not overlap, but {named(int(common[0]), own_ids)} "
+                    f"is in both {first} and {second} ({common.size:,} such nodes)"
+                )
+
+
+def labelled(
+    parts: Mapping[str, IntArray],
+    values: IntArray | BoolArray | None,
+    own_ids: Sequence[Any] | None,
+) -> None:
+    """Nodes that train or choose a model carry a label; test nodes may be without."""
+    if values is None or values.ndim == 2:
+        return
+    for name in ("train", "val"):
+        without = parts[name][values[parts[name]] < 0]
+        if without.size:
+            raise InputError(
+                f"{named(int(without[0]), own_ids)} is in the {name} part of the split but has "
+                f"no label ({without.size:,} such nodes); label it or leave it out of the split"
+            )
+
+
+def same_names(
+    what: str, names: Sequence[str] | None, others: Sequence[str] | None, graph_name: str
+) -> None:
+    """The run's classes or features are the graph's, in one order, as far as both name them."""
+    if names is not None and others is not None and tuple(names) != tuple(others):
+        kind = {"class": "classes", "feature": "features"}[what]
+        raise InputError(
+            f"the run's {kind} are not those of {graph_name}: "
+            f"{_first_difference(what, names, others)}"
+        )
+
+
+def _first_difference(what: str, names: Sequence[str], others: Sequence[str]) -> str:
+    for number, name in enumerate(names):
+        if number >= len(others) or others[number] != name:
+            there = repr(others[number]) if number < len(others) else "missing"
+            return f"{what} {number} is {name!r} in the run and {there} in the graph"
+    return f"the graph has {others[len(names)]!r} besides"

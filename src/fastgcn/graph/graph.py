@@ -1,0 +1,256 @@
+"""`Graph`: nodes, edges, features, labels and a split, checked once, at the border."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fastgcn.arrays import BoolArray, FloatArray, IntArray
+from fastgcn.errors import InputError
+from fastgcn.graph import checks
+from fastgcn.graph.csr import CSR, Cleaning, clean_csr, csr_from_edges, is_symmetric
+
+if TYPE_CHECKING:
+    import networkx
+    import torch_geometric.data
+
+_NO_NODES = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Ids of the training, validation and test nodes: int64, disjoint, in any order.
+
+    A node may be in none of them.
+    """
+
+    train: IntArray = field(default_factory=_NO_NODES.copy)
+    val: IntArray = field(default_factory=_NO_NODES.copy)
+    test: IntArray = field(default_factory=_NO_NODES.copy)
+
+    def items(self) -> tuple[tuple[str, IntArray], ...]:
+        """The three parts with their names, in the order train, val, test."""
+        return ("train", self.train), ("val", self.val), ("test", self.test)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """n nodes and their edges as CSR rows; both directions stored for undirected graphs.
+
+    The constructor checks everything and cleans the rows (see `fastgcn.graph.csr` for what clean
+    means), so code that is handed a `Graph` never checks again.
+
+    >>> import numpy as np
+    >>> from fastgcn import Graph, Split
+    >>> g = Graph.from_edges([0, 1, 1], [1, 2, 2], features=np.eye(3), labels=[0, 1, 1])
+    >>> g
+    Graph(graph: 3 nodes, 2 undirected edges, 3 features, 2 classes)
+    >>> g.cleaned.duplicates
+    1
+
+    Attributes:
+        indptr: (n+1,) int64, row offsets into `indices`.
+        indices: (m,) int32 or int64, column ids, ascending in each row.
+        weights: (m,) float32, positive; None where every edge counts one.
+        features: (n, F) float32, dense (may be memory-mapped) or `scipy.sparse.csr_array`.
+        labels: (n,) int64 class ids, -1 = unlabelled; or (n, C) bool, multi-label; or None.
+        split: training, validation and test node ids.
+        node_ids: the user's own ids, length n; None where they are 0..n-1.
+        class_names: length C; None where classes are known by number only.
+        feature_names: length F; None where features are known by number only.
+        directed: whether an edge may lack its reverse. None asks the constructor to find out.
+        name: what the graph is called in messages and reports.
+        cleaned: what was removed on the way in.
+        stored_fingerprint: set by the store, which knows it without reading the arrays.
+        source: what `fastgcn.load` was asked for ({"data": ..., and its options}), so that a
+            run can find its data again; None for graphs made in memory.
+    """
+
+    indptr: IntArray
+    indices: IntArray
+    weights: FloatArray | None
+    features: FloatArray | csr_array
+    labels: IntArray | BoolArray | None = None
+    split: Split = field(default_factory=Split)
+    node_ids: Sequence[Any] | None = None
+    class_names: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None
+    directed: bool | None = None
+    name: str = "graph"
+    cleaned: Cleaning = field(default_factory=Cleaning)
+    stored_fingerprint: str | None = None
+    source: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        csr, n = checks.csr_arrays(self.indptr, self.indices, self.weights)
+        csr, cleaned = clean_csr(csr)
+        self._set("indptr", csr.indptr)
+        self._set("indices", csr.indices)
+        self._set("weights", csr.weights)
+        self._set("cleaned", self.cleaned + cleaned)
+        self._set("features", checks.features(self.features, n))
+        self._set("feature_names", checks.feature_names(self.feature_names, self.n_features))
+        if self.class_names is not None:
+            self._set("class_names", tuple(str(name) for name in self.class_names))
+        if self.node_ids is not None:
+            self._set("node_ids", checks.node_ids(self.node_ids, n))
+        self._set("labels", checks.labels(self.labels, n, self.class_names))
+        parts = {name: checks.split_part(part, name, n) for name, part in self.split.items()}
+        checks.disjoint(parts, self.node_ids)
+        checks.labelled(parts, self.labels, self.node_ids)
+        self._set("split", Split(**parts))
+        if self.directed is not True:
+            symmetric = is_symmetric(csr)
+            if self.directed is False and not symmetric:
+                raise InputError(
+                    "the graph is said to be undirected but some edges lack their reverse; "
+                    "build it with Graph.from_edges(..., directed=False), which adds them"
+                )
+            self._set("directed", not symmetric)
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def trusted(cls, **fields: Any) -> "Graph":
+        """A graph from fields that were checked before (a store's), without reading them again.
+
+        This is what lets a store larger than memory open at once.
+        """
+        graph = object.__new__(cls)
+        optional = "labels node_ids class_names feature_names stored_fingerprint source"
+        defaults: dict[str, Any] = dict.fromkeys(optional.split())
+        defaults |= {"name": "graph", "cleaned": Cleaning(), "split": Split()}
+        for name, value in (defaults | fields).items():
+            graph._set(name, value)
+        return graph
+
+    @classmethod
+    def from_edges(
+        cls,
+        source: Sequence[int] | IntArray,
+        target: Sequence[int] | IntArray,
+        *,
+        features: Any,
+        weights: Sequence[float] | FloatArray | None = None,
+        directed: bool = False,
+        **fields: Any,
+    ) -> "Graph":
+        """A graph from edge ends 0..n-1; without `directed`, edges are stored both ways.
+
+        `fields` are those of `Graph`: labels, split, node_ids, class_names, feature_names,
+        name. The number of nodes is that of the rows of `features`.
+        """
+        n = checks.row_count(features)
+        source, target, values = checks.edge_arrays(source, target, weights, n)
+        csr, cleaned = csr_from_edges(source, target, values, n, directed=directed)
+        return cls(
+            indptr=csr.indptr,
+            indices=csr.indices,
+            weights=csr.weights,
+            features=features,
+            directed=directed,
+            cleaned=cleaned,
+            **fields,
+        )
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def n_edges(self) -> int:
+        """Edges as the user counts them: an undirected edge is one."""
+        return len(self.indices) if self.directed else len(self.indices) // 2
+
+    @property
+    def n_features(self) -> int:
+        return int(self.features.shape[1])
+
+    @property
+    def multilabel(self) -> bool:
+        return self.labels is not None and self.labels.ndim == 2
+
+    @property
+    def n_classes(self) -> int:
+        """0 where there are no labels."""
+        if self.labels is None:
+            return 0
+        if self.labels.ndim == 2:
+            return int(self.labels.shape[1])
+        if self.class_names is not None:
+            return len(self.class_names)
+        return int(self.labels.max(initial=-1)) + 1
+
+    @property
+    def csr(self) -> CSR:
+        return CSR(self.indptr, self.indices, self.weights)
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return (
+            f"Graph({self.name}: {self.n_nodes:,} nodes, {self.n_edges:,} {kind} edges, "
+            f"{self.n_features:,} features, {self.n_classes} classes)"
+        )
+
+    def with_split(self, split: Split) -> "Graph":
+        """The same graph under another split; only the split is checked."""
+        parts = {name: checks.split_part(part, name, self.n_nodes) for name, part in split.items()}
+        checks.disjoint(parts, self.node_ids)
+        checks.labelled(parts, self.labels, self.node_ids)
+        return self._replaced(split=Split(**parts))
+
+    def with_source(self, source: Mapping[str, Any]) -> "Graph":
+        """The same graph, remembering where it was loaded from."""
+        return self._replaced(source=source, stored_fingerprint=self.stored_fingerprint)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "Graph":
+        """Itself: nothing in a graph can change, and copying one would copy the data."""
+        return self
+
+    def _replaced(self, **changes: Any) -> "Graph":
+        kept = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Graph.trusted(**(kept | {"stored_fingerprint": None} | changes))
+
+    # Conversions live in `data.convert`; each imports its library only when it is called.
+
+    @classmethod
+    def from_scipy(cls, adjacency: Any, *, features: Any, **fields: Any) -> "Graph":
+        """From a square scipy sparse matrix, A(v, u) = the edge v → u."""
+        from fastgcn.data import convert
+
+        return convert.from_scipy(adjacency, features=features, **fields)
+
+    def to_scipy(self) -> csr_array:
+        """The adjacency matrix, float32, ones where the graph has no weights."""
+        from fastgcn.data import convert
+
+        return convert.to_scipy(self)
+
+    @classmethod
+    def from_networkx(cls, graph: "networkx.Graph", **options: Any) -> "Graph":
+        """From a networkx graph; node and edge attributes are named by the options."""
+        from fastgcn.data import convert
+
+        return convert.from_networkx(graph, **options)
+
+    def to_networkx(self) -> "networkx.Graph":
+        """As a networkx `Graph` or `DiGraph` under the user's own node ids."""
+        from fastgcn.data import convert
+
+        return convert.to_networkx(self)
+
+    @classmethod
+    def from_pyg(cls, data: "torch_geometric.data.Data", **fields: Any) -> "Graph":
+        """From a PyG `Data`: x, edge_index, edge_weight, y and the three masks."""
+        from fastgcn.data import convert
+
+        return convert.from_pyg(data, **fields)
+
+    def to_pyg(self) -> "torch_geometric.data.Data":
+        """As a PyG `Data` with x, edge_index, edge_weight, y and the three masks."""
+        from fastgcn.data import convert
+
+        return convert.to_pyg(self)

@@ -1,0 +1,1 @@
+"""Using a trained network: predict, embed, evaluate, new nodes."""

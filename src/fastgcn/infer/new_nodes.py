@@ -1,0 +1,124 @@
+"""Nodes that did not exist at training time: joined to a graph by their edges, and predicted.
+
+Nothing of the graph is copied or normalised anew: the rows of the enlarged Â are made for the
+new nodes' neighbourhood alone, with the degrees that old nodes have after gaining edges.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.backends.exact import check_width, feature_rows, full_forward
+from fastgcn.errors import InputError
+from fastgcn.features.store import FeatureRows
+from fastgcn.graph import checks
+from fastgcn.graph.csr import csr_from_edges
+from fastgcn.graph.graph import Graph
+from fastgcn.graph.nodes import old_positions
+from fastgcn.graph.rows import GraphRows, Joined
+from fastgcn.infer.predict import check_features, model_of
+from fastgcn.model import GCN
+
+if TYPE_CHECKING:
+    from fastgcn.train.run import Run
+
+
+def predict_new(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    *,
+    features: Any,
+    source: Any,
+    target: Any,
+    weights: Any = None,
+    node_ids: Sequence[Any] | None = None,
+) -> FloatArray:
+    """(k, C) float32: class probabilities of k new nodes, by the full network.
+
+    `features` (k, F) describes the new nodes; `source` and `target` are the ends of their
+    edges, each with a new node at one end at least. With `node_ids` (k own ids), ends are own
+    ids of new or old nodes; without, old nodes are 0..n-1 and new ones n..n+k-1.
+
+    Equal, to rounding, to predicting these nodes on the whole enlarged graph.
+    """
+    model = model_of(run_or_model)
+    k = checks.row_count(features)
+    rows = checks.features(features, k)
+    check_width(model, int(rows.shape[1]), "the new nodes have")
+    check_features(run_or_model, graph)
+    if node_ids is not None:
+        ids = checks.node_ids(list(node_ids), k)
+        source, target = (_positions(graph, ids, ends) for ends in (source, target))
+    joined = join(graph, k, source, target, weights)
+    return cast(
+        FloatArray,
+        model.probabilities(
+            full_forward(
+                model,
+                GraphRows(graph.csr, model.normalization, joined),
+                _JoinedFeatures(
+                    feature_rows(model, graph.features),
+                    feature_rows(model, rows),
+                    graph.n_nodes,
+                ),
+                np.arange(graph.n_nodes, graph.n_nodes + k),
+            )
+        )
+        .cpu()
+        .numpy(),
+    )
+
+
+def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) -> Joined:
+    """k new nodes n..n+k-1 with their edges, cleaned as every edge list is."""
+    n = graph.n_nodes
+    source, target, values = checks.edge_arrays(source, target, weights, n + k)
+    if values is not None and graph.weights is None:
+        raise InputError(f"new edges have weights but {graph.name} has none; leave them out")
+    old = (source < n) & (target < n)
+    if old.any():
+        at = int(np.argmax(old))
+        raise InputError(
+            f"an edge joins {checks.named(int(source[at]), graph.node_ids)} and "
+            f"{checks.named(int(target[at]), graph.node_ids)}, which are both old "
+            f"({np.count_nonzero(old):,} such edges); every new edge must have a new end"
+        )
+    touched, places = np.unique(np.concatenate([source, target]), return_inverse=True)
+    if values is None and graph.weights is not None:
+        values = np.ones(len(source), np.float32)
+    ends = places[: len(source)], places[len(source) :]
+    gained, _ = csr_from_edges(*ends, values, max(len(touched), 1), directed=bool(graph.directed))
+    if not len(touched):
+        touched = np.array([n], dtype=np.int64)  # a lone new node still has its row
+    columns = touched[gained.indices]
+    return Joined(k, touched.astype(np.int64), type(gained)(gained.indptr, columns, gained.weights))
+
+
+class _JoinedFeatures:
+    """Rows of the old features, and behind them those of the new nodes."""
+
+    def __init__(self, old: FeatureRows, new: FeatureRows, n: int) -> None:
+        self.old, self.new, self.n = old, new, n
+
+    def __call__(self, ids: IntArray) -> FloatArray:
+        is_old = ids < self.n
+        rows = np.empty((len(ids), self.new.width), dtype=np.float32)
+        rows[is_old] = self.old(ids[is_old])
+        rows[~is_old] = self.new(ids[~is_old] - self.n)
+        return rows
+
+
+def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:
+    """Own ids of edge ends as node numbers, matched as they are written: old ones, then new."""
+    written = dict.fromkeys(str(end) for end in ends)
+    places = old_positions(graph, written)
+    places |= {str(own): graph.n_nodes + i for i, own in enumerate(new_ids)}
+    unknown = [end for end in written if end not in places]
+    if unknown:
+        raise InputError(
+            f"the new edges name {unknown[0]!r}, which is neither a new node nor a node of "
+            f"{graph.name} ({len(unknown):,} such ids)"
+        )
+    return np.array([places[str(end)] for end in ends], dtype=np.int64)

@@ -1,0 +1,282 @@
+"""Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.backends.exact import (
+    ROW_ARRAYS,
+    check_width,
+    feature_rows,
+    full_forward,
+    full_view,
+    needed_nodes,
+    with_all_of_most,
+)
+from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError, nearest
+from fastgcn.features.disk import first_layer_rows
+from fastgcn.features.plan import Budget
+from fastgcn.graph import checks
+from fastgcn.graph.adjacency import Normalization, normalize
+from fastgcn.graph.graph import Graph
+from fastgcn.machine import memory_of_device
+from fastgcn.metrics import Metrics, measure
+from fastgcn.model import GCN
+from fastgcn.sampling.choose import layer_sampler
+from fastgcn.scratch import Room
+
+if TYPE_CHECKING:
+    from fastgcn.train.run import Run
+
+# Nodes whose blocks are sampled together; bounds the temporaries.
+_SAMPLED_AT_ONCE = 1_024
+
+# Rows that are handed out together, where a result is taken piece by piece.
+_ROWS_A_PART = 1 << 17
+
+
+def predict(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    samples: int | Sequence[int] | None = None,
+    seed: int = 0,
+    memory: str = "auto",
+) -> FloatArray:
+    """(len(nodes), C) float32: the probability of each class (or label) for each node.
+
+    The full network by default (§3.2), computing only what `nodes` need; with `samples`, each
+    convolution is estimated from so many vertices, as in training. `nodes` None means all.
+    `memory`, such as "4GB", is what the process may take beside the result; what the full
+    network needs and has no room is on disk.
+    """
+    parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
+    return np.concatenate([probabilities for _, probabilities in parts])
+
+
+def predict_parts(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    samples: int | Sequence[int] | None = None,
+    seed: int = 0,
+    memory: str = "auto",
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """`predict` piece by piece: some of the nodes, and their probabilities."""
+    model = model_of(run_or_model)
+    ids = _node_set(graph, nodes)
+    check_width(model, graph.n_features, f"{graph.name} has")
+    check_features(run_or_model, graph)
+    if samples is None:
+        logits = _full_rows(model, graph, ids, len(model.layers), memory)
+    else:
+        logits = _sampled_forward(run_or_model, graph, ids, samples, seed)
+    for some, rows in _parts(ids, logits):
+        yield some, cast(FloatArray, model.probabilities(rows).cpu().numpy())
+
+
+def embed(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    layer: int = -1,
+    memory: str = "auto",
+) -> FloatArray:
+    """(len(nodes), d) float32: the rows H^(layer) of the full network.
+
+    `layer` 1..M counts the network's layers, M being the class scores before the softmax;
+    -1, the default, is the last hidden layer M-1, and 0 the features themselves. `memory` is
+    as for `predict`.
+    """
+    parts = embed_parts(run_or_model, graph, nodes, layer=layer, memory=memory)
+    return np.concatenate([rows for _, rows in parts])
+
+
+def embed_parts(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    layer: int = -1,
+    memory: str = "auto",
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """`embed` piece by piece: some of the nodes, and their rows."""
+    model = model_of(run_or_model)
+    ids = _node_set(graph, nodes)
+    check_width(model, graph.n_features, f"{graph.name} has")
+    check_features(run_or_model, graph)
+    depth = len(model.layers)
+    if not -depth <= layer <= depth:
+        raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
+    hidden = _full_rows(model, graph, ids, layer % depth if layer < 0 else layer, memory)
+    for some, rows in _parts(ids, hidden):
+        yield some, cast(FloatArray, rows.cpu().numpy())
+
+
+# Nodes of a graph for each one asked for, above which not all of them go through a GPU.
+_FEW = 16
+
+
+def _all_on_device(model: GCN, graph: Graph, nodes: IntArray) -> bool:
+    """Whether the whole graph had better go through the network on its GPU."""
+    from fastgcn.backends.gpu import why_no_kernels
+
+    if why_no_kernels() is not None or _FEW * len(nodes) < graph.n_nodes:
+        return False
+    from fastgcn.backends.gpu.forward import fits
+
+    return fits(graph, model, next(model.parameters()).device)
+
+
+def _full_rows(model: GCN, graph: Graph, nodes: IntArray, layers: int, memory: str) -> Tensor:
+    """H^(layers) of `nodes` by the full network; in a file where memory has no room for it."""
+    source, features = full_view(model, graph)
+    if next(model.parameters()).device.type != "cpu":
+        with memory_of_device():
+            if _all_on_device(model, graph, nodes):
+                from fastgcn.backends.gpu.forward import apply_to_graph  # needs Triton
+
+                return apply_to_graph(model, graph, nodes, layers)
+            return full_forward(model, source, features, nodes, layers=layers)
+    left = Budget.of(memory).room()
+    needed = needed_nodes(source, np.unique(nodes), layers)
+    mixed = None
+    # What the first layer mixes, XW or X, is as wide as the narrower of the two.
+    if layers > 0 and 4 * len(needed[0]) * min(model.sizes[:2]) > left // ROW_ARRAYS:
+        if 4 * len(needed[1]) * features.width > left:
+            needed = with_all_of_most(needed, source.n)
+        mixed = first_layer_rows(
+            graph,
+            source,
+            features,
+            needed[1],
+            normalization=model.normalization,
+            dtype="float32",
+            folder=None,
+            room=left,
+        ).between
+    return full_forward(
+        model,
+        source,
+        features,
+        nodes,
+        layers=layers,
+        needed=needed,
+        mixed=mixed,
+        room=Room(left // ROW_ARRAYS, Path.cwd()),
+    )
+
+
+def _parts(ids: IntArray, rows: Tensor) -> Iterator[tuple[IntArray, Tensor]]:
+    for start in range(0, len(ids), _ROWS_A_PART):
+        yield ids[start : start + _ROWS_A_PART], rows[start : start + _ROWS_A_PART]
+
+
+def evaluate(
+    run_or_model: "Run | GCN", graph: Graph, nodes: Any, *, memory: str = "auto"
+) -> Metrics:
+    """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count."""
+    ids = _node_set(graph, _part(graph, nodes) if isinstance(nodes, str) else nodes)
+    if graph.labels is None:
+        raise InputError(f"{graph.name} has no labels to evaluate against")
+    check_classes(run_or_model, graph)
+    if graph.labels.ndim == 1:
+        ids = ids[graph.labels[ids] >= 0]
+    if not ids.size:
+        raise InputError("there is no labelled node among those to evaluate")
+    return measure(predict(run_or_model, graph, ids, memory=memory), graph.labels[ids])
+
+
+def _part(graph: Graph, name: str) -> IntArray:
+    parts = dict(graph.split.items())
+    if name not in parts:
+        raise InputError(
+            f"nodes must be ids or one of {', '.join(parts)}, got {name!r}{nearest(name, parts)}"
+        )
+    if not parts[name].size:
+        raise InputError(f"the {name} part of {graph.name}'s split is empty")
+    return parts[name]
+
+
+def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
+    """The graph's labels are those that the network was trained on."""
+    model = model_of(run_or_model)
+    kinds = {False: "one class a node", True: "several labels a node"}
+    if graph.multilabel != model.multilabel:
+        raise InputError(
+            f"the model predicts {kinds[model.multilabel]}, "
+            f"{graph.name} has {kinds[graph.multilabel]}"
+        )
+    known = model.sizes[-1]
+    # Class ids may leave out the last classes; a column a label cannot.
+    if graph.n_classes > known or (graph.multilabel and graph.n_classes < known):
+        raise InputError(f"the model knows {known} classes, {graph.name} has {graph.n_classes}")
+    names = None if isinstance(run_or_model, GCN) else run_or_model.class_names
+    checks.same_names("class", names, graph.class_names, graph.name)
+
+
+def model_of(run_or_model: "Run | GCN") -> GCN:
+    return run_or_model if isinstance(run_or_model, GCN) else run_or_model.model
+
+
+@torch.no_grad()
+def _sampled_forward(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    nodes: IntArray,
+    samples: int | Sequence[int],
+    seed: int,
+) -> Tensor:
+    """Logits with every convolution sampled as in training, the first one too."""
+    model = model_of(run_or_model)
+    config = TrainConfig() if isinstance(run_or_model, GCN) else run_or_model.config
+    sizes = checks.integers(np.atleast_1d(samples), "samples").tolist()
+    sizes *= len(model.layers) if np.ndim(samples) == 0 else 1
+    if len(sizes) != len(model.layers):
+        raise InputError(
+            f"samples must be one number or {len(model.layers)}, one a layer, got {len(sizes)}"
+        )
+    adjacency = normalize(graph, cast(Normalization, model.normalization))
+    sampler = layer_sampler(config, adjacency, sizes, own_rows=model.needs_own_rows)
+    features = feature_rows(model, graph.features)
+    rng = torch.Generator().manual_seed(seed)
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    parts = []
+    asked, place = np.unique(nodes, return_inverse=True)
+    for start in range(0, len(asked), _SAMPLED_AT_ONCE):
+        batch = torch.from_numpy(asked[start : start + _SAMPLED_AT_ONCE])
+        blocks = sampler.sample(batch, rng)
+        x = torch.from_numpy(features(blocks[0].src.numpy())).to(device)
+        parts.append(model([block.to(device) for block in blocks], x))
+    model.train(was_training)
+    return torch.cat(parts)[torch.from_numpy(place).to(device)]
+
+
+def _node_set(graph: Graph, nodes: Any) -> IntArray:
+    if nodes is None:
+        return np.arange(graph.n_nodes)
+    ids = checks.integers(nodes, "nodes").astype(np.int64, copy=False)
+    if not ids.size:
+        raise InputError("nodes must name at least one node, got none")
+    checks.in_range(ids, graph.n_nodes, "nodes")
+    return ids
+
+
+def check_features(run_or_model: "Run | GCN", graph: Graph) -> None:
+    """The graph's features are those the network was trained on, and in their order.
+
+    Columns that changed places would give other probabilities without a word.
+    """
+    names = None if isinstance(run_or_model, GCN) else run_or_model.feature_names
+    checks.same_names("feature", names, graph.feature_names, graph.name)

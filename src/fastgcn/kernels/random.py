@@ -1,0 +1,96 @@
+"""Random bits from counters: any thread can make the numbers of its part by itself."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.kernels.threads import over_ranges
+
+STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def mix(x: Any) -> Any:
+    """The output function of SplitMix64: 64 well-mixed bits of any 64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+# Shares of entries are multiples of 2^-16: a 64-bit draw decides four entries.
+_GRAINS = 1 << 16
+
+
+def dropout_mask(seed: int, rate: float, out: FloatArray) -> None:
+    """Fill `out`, flat, with 0 for a share `rate` of its entries, 1/(1 - rate) for the others."""
+    dropped = min(max(round(rate * _GRAINS), 1), _GRAINS - 1)
+    _fill(np.uint64(seed), dropped, np.float32(_GRAINS / (_GRAINS - dropped)), out)
+
+
+@njit(cache=True, nogil=True)
+def _fill(seed: np.uint64, dropped: int, value: np.float32, out: FloatArray) -> None:
+    for block in range((len(out) + 3) // 4):
+        bits = mix(seed + STEP * np.uint64(block + 1))
+        for part in range(min(4, len(out) - 4 * block)):
+            grain = np.int64(bits >> np.uint64(16 * part)) & 0xFFFF
+            out[4 * block + part] = value if grain >= dropped else np.float32(0)
+
+
+# Draws below which a second thread costs more to wake than it saves.
+_WORTH_SHARING = 1 << 14
+
+
+def sample_neighbors(
+    indptr: IntArray, indices: IntArray, rows: IntArray, k: int, seed: int, out: IntArray
+) -> None:
+    """Fill `out` (s, k) with k neighbours of each of `rows` (s,); -1 for a row without any.
+
+    A row with at most k neighbours gives them all, then repeats of random ones as their paper
+    has it ("with replacement where the sample is larger than the degree"); a longer one gives k
+    distinct neighbours (Floyd's algorithm). Row i draws from its own stream, a counter under
+    (seed, i), so the result does not depend on the number of threads.
+    """
+    pieces = torch.get_num_threads() if len(rows) * k >= _WORTH_SHARING else 1
+    over_ranges(
+        lambda a, b: _sample_rows(a, b, indptr, indices, rows, k, seed, out),
+        np.linspace(0, len(rows), pieces + 1).astype(np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _sample_rows(
+    first: int,
+    last: int,
+    indptr: IntArray,
+    indices: IntArray,
+    rows: IntArray,
+    k: int,
+    seed: int,
+    out: IntArray,
+) -> None:
+    for i in range(first, last):
+        start = indptr[rows[i]]
+        degree = indptr[rows[i] + 1] - start
+        state = mix(np.uint64(seed) + STEP * np.uint64(i + 1))
+        for j in range(k):
+            if degree == 0:
+                out[i, j] = -1
+                continue
+            if degree <= k and j < degree:
+                out[i, j] = indices[start + j]
+                continue
+            state += STEP
+            bits = mix(state) >> np.uint64(32)
+            if degree <= k:
+                out[i, j] = indices[start + np.int64(bits * np.uint64(degree) >> np.uint64(32))]
+                continue
+            top = degree - k + j
+            pick = indices[start + np.int64(bits * np.uint64(top + 1) >> np.uint64(32))]
+            for earlier in range(j):
+                if out[i, earlier] == pick:
+                    pick = indices[start + top]
+                    break
+            out[i, j] = pick

@@ -1,0 +1,109 @@
+"""One self-contained HTML page of sections, tables and pictures; it loads nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastgcn.errors import InputError
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; the first column names its row."""
+
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture, as an `<svg>` made by `fastgcn.report.plots`, inlined as it is."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to type or to paste."""
+
+    text: str
+    caption: str = ""
+
+
+Content = Table | Figure | Code | str  # text is a paragraph
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page and the question that it answers; `id` is what links point at."""
+
+    id: str
+    title: str
+    question: str
+    content: Sequence[Content]
+
+
+def render_page(*, title: str, subtitle: str, sections: Sequence[Section], footer: str) -> str:
+    """The page as text; everything but the pictures is escaped.
+
+    >>> part = Section("scores", "Scores", "How good is it?", ["A < B."])
+    >>> page = render_page(title="Run", subtitle="on cora", sections=[part], footer="")
+    >>> '<section id="scores"' in page, "A &lt; B." in page
+    (True, True)
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    for section in sections:
+        for table in section.content:
+            if isinstance(table, Table):
+                _check(table)
+    environment = Environment(
+        loader=PackageLoader("fastgcn"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["kind"] = lambda content: type(content).__name__
+    environment.filters["alignments"] = _alignments
+    template = environment.get_template("page.html")
+    return template.render(title=title, subtitle=subtitle, sections=sections, footer=footer) + "\n"
+
+
+def _check(table: Table) -> None:
+    for row in table.rows:
+        if len(row) != len(table.head):
+            raise InputError(
+                f"a row of the table {table.caption!r} must have {len(table.head)} cells, "
+                f"got {len(row)}"
+            )
+
+
+def _alignments(table: Table) -> list[str]:
+    """The style of each column: numbers stand to the right, the names of rows and texts do not."""
+    columns = list(zip(*table.rows, strict=True)) or [()] * len(table.head)
+    return ["text" if i == 0 or _has_words(cells) else "number" for i, cells in enumerate(columns)]
+
+
+def _has_words(cells: Sequence[str]) -> bool:
+    return any(cell[:1].isalpha() for cell in cells)
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown, its caption below.
+
+    >>> print(markdown(Table(("", "F1"), [("FastGCN", "0.85")], "Scores")))
+    |  | F1 |
+    |---|---|
+    | FastGCN | 0.85 |
+    <BLANKLINE>
+    Scores
+    <BLANKLINE>
+    """
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "---|" * len(table.head)
+    return "\n".join([line(table.head), rule, *map(line, table.rows), "", table.caption, ""])

@@ -1,0 +1,216 @@
+"""`Block`, one convolution as a small matrix, and what every sampler must do."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import Any, Protocol, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.features.sparse import InputRows
+from fastgcn.kernels.groups import Blocks
+from fastgcn.kernels.products import mixing_first_pays, sparse_times_dense, transposed_times_dense
+from fastgcn.sampling.draws import Rng
+
+# Entries up to which a block is a dense matrix on a GPU: its product is then one small GEMM, and
+# the zeros cost less than a sparse product's bookkeeping. 2^22 floats are 16 MB.
+_DENSE_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """H_dst ≈ adj @ H_src (eq. 10).
+
+    Attributes:
+        dst: (s,) int64, node ids of layer l+1.
+        src: (k,) int64, distinct node ids of layer l: `dst` itself first where the network wants
+            a node's own row, then those drawn that some row of `dst` meets. A vertex that no
+            row meets would be multiplied by zero, and is left out.
+        adj: (s, k) float32, sparse CSR or dense: count(u)·Â(v,u) / (t·q(u)) where vertices
+            are drawn, Â(v,u) where none are left out.
+    """
+
+    dst: Tensor
+    src: Tensor
+    adj: Tensor
+    # Row offsets, columns and values of a sparse `adj` on the CPU, looked up once; else None.
+    csr: tuple[IntArray, IntArray, FloatArray] | None = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_csr(cls, dst: Tensor, src: Tensor, csr: tuple[IntArray, IntArray, FloatArray]) -> Self:
+        """A block by the arrays of `adj`, whose tensor is made when it is first asked for."""
+        block = object.__new__(cls)
+        for name, value in (("dst", dst), ("src", src), ("csr", csr)):
+            object.__setattr__(block, name, value)
+        return block
+
+    def __getattr__(self, name: str) -> Tensor:
+        # Called for what has no value yet: `adj` of a block made by `of_csr`.
+        if name != "adj" or self.csr is None:
+            raise AttributeError(name)
+        adj = sparse_matrix(*self.csr, len(self.src))
+        object.__setattr__(self, "adj", adj)
+        return adj
+
+    def __post_init__(self) -> None:
+        adj, parts = self.adj, None
+        if adj.layout == torch.sparse_csr and adj.device.type == "cpu":
+            parts = adj.crow_indices().numpy(), adj.col_indices().numpy(), adj.values().numpy()
+        object.__setattr__(self, "csr", parts)
+
+    def to(self, device: torch.device | str) -> "Block":
+        """On a device, where a small block is dense."""
+        device = torch.device(device)
+        if device.type == "cpu":
+            return self
+        dense = self.adj.to_dense() if self.adj.numel() <= _DENSE_ENTRIES else self.adj
+        return Block(self.dst.to(device), self.src.to(device), dense.to(device))
+
+    def mix(self, h: Tensor) -> Tensor:
+        """(s, d): adj @ h for rows h (k, d) of `src`; on the CPU by our own sparse product."""
+        if self.csr is None:
+            return self.adj @ h
+        if torch.is_grad_enabled() and h.requires_grad:
+            return cast(Tensor, _Mix.apply(h, self))  # type: ignore[no-untyped-call]
+        return torch.from_numpy(self.mixed(_rows(h)))
+
+    def mixed(self, h: FloatArray) -> FloatArray:
+        """`mix` on plain arrays, for a sparse block on the CPU."""
+        assert self.csr is not None
+        return sparse_times_dense(*self.csr, h)
+
+    def unmixed(self, gradient: FloatArray) -> FloatArray:
+        """(k, d): adjᵀ @ gradient, what `mixed` passes back from (s, d)."""
+        assert self.csr is not None
+        return transposed_times_dense(*self.csr, gradient, len(self.src))
+
+    def own_rows(self, h: Tensor) -> Tensor:
+        """(s, d): of rows h (k, d) of `src`, those of `dst`, which lead where they are there."""
+        return h[: len(self.dst)]
+
+    @property
+    def mix_first_only(self) -> bool:
+        """Whether `mix` must see H itself and not HW."""
+        return False
+
+    def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
+        """Whether (adj H)W takes fewer multiplications than adj(HW), W being (n_in, n_out)."""
+        # Not by len, which takes microseconds for a tensor.
+        rows, sources = self.dst.numel(), self.src.numel()
+        return bool(mixing_first_pays(self.entries, rows, sources, n_in, n_out))
+
+    @property
+    def entries(self) -> int:
+        """Multiplications for each column of a product with `adj`."""
+        if self.csr is not None:
+            return len(self.csr[1])
+        sparse = self.adj.layout == torch.sparse_csr
+        return self.adj.values().numel() if sparse else self.adj.numel()
+
+    @property
+    def empty_rows(self) -> int:
+        """Rows of `dst` that met no vertex of `src`: their convolution is estimated as zero."""
+        if self.adj.layout == torch.sparse_csr:
+            return int((self.adj.crow_indices().diff() == 0).sum())
+        return int((self.adj == 0).all(dim=1).sum())
+
+
+class _Mix(torch.autograd.Function):
+    """`Block.mix` where a gradient is wanted."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, block: Block) -> Tensor:
+        ctx.block = block
+        return block.mix(h.detach())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return torch.from_numpy(ctx.block.unmixed(_rows(gradients[0]))), None
+
+
+def _rows(h: Tensor) -> FloatArray:
+    return cast(FloatArray, h.detach().contiguous().numpy())
+
+
+class Sampler(Protocol):
+    """Makes the blocks of a batch, from the input layer up; `blocks[-1].dst` is the batch."""
+
+    def sample(self, batch: Tensor, rng: Rng) -> list[Block]: ...
+
+
+def sparse_matrix(
+    indptr: IntArray, columns: IntArray, values: FloatArray, n_columns: int
+) -> Tensor:
+    """An (s, n_columns) sparse CSR tensor over the arrays given."""
+    _hear_out_warnings()
+    return _csr_tensor(indptr, columns, values, n_columns)
+
+
+def _csr_tensor(indptr: IntArray, columns: IntArray, values: FloatArray, n_columns: int) -> Tensor:
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(np.ascontiguousarray(indptr, dtype=np.int64)),
+        torch.from_numpy(np.ascontiguousarray(columns, dtype=np.int64)),
+        torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)),
+        size=(len(indptr) - 1, n_columns),
+        check_invariants=False,  # rows and columns come from a checked graph
+    )
+
+
+@cache
+def _hear_out_warnings() -> None:
+    """Once a process torch calls its CSR layout a beta feature, and some versions remark on
+    unchecked invariants though told not to check; the products we use are tested."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)
+        _csr_tensor(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGroup:
+    """One block for each of some batches of equal size.
+
+    Attributes:
+        dst: (b, s) int64, the batches.
+        arrays: CSR arrays and sources of all blocks, one behind the other.
+    """
+
+    dst: Tensor
+    arrays: Blocks
+
+    def __len__(self) -> int:
+        return self.dst.shape[0]
+
+    @property
+    def src(self) -> Tensor:
+        """The sources of all blocks, one's behind the other's."""
+        *_, sources, starts = self.arrays
+        return torch.from_numpy(sources[: starts[1, -1]])
+
+    @property
+    def empty_rows(self) -> int:
+        """Rows of the first batch that met no vertex."""
+        return int(np.count_nonzero(np.diff(self.arrays[0][0]) == 0))
+
+    def blocks(self) -> list[Block]:
+        """Each by itself, as views."""
+        offsets, columns, values, sources, starts = self.arrays
+        ranges = zip(*(pairwise(part) for part in starts.tolist()), strict=True)
+        return [
+            Block.of_csr(
+                dst, torch.from_numpy(sources[k:m]), (offsets[b], columns[e:f], values[e:f])
+            )
+            for b, (dst, ((e, f), (k, m))) in enumerate(zip(self.dst, ranges, strict=True))
+        ]
+
+    def each(self, x: InputRows, labels: Tensor) -> Iterator[tuple[list[Block], InputRows, Tensor]]:
+        """What a step needs of each batch, given the rows of `src` and the labels of `dst`."""
+        rows = x.split(np.diff(self.arrays[-1][1]).tolist())
+        for block, mine, known in zip(
+            self.blocks(), rows, torch.split(labels, self.dst.shape[1]), strict=True
+        ):
+            yield [block], mine, known

@@ -1,0 +1,1 @@
+"""Training: presets, the loop, the run folder, stopping and callbacks."""

@@ -1,0 +1,253 @@
+"""A run and its folder: config, metrics, weights, resume state; every file is replaced whole."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from fastgcn.config import TrainConfig
+from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.files import dumps, with_nan, write_bytes, write_text
+from fastgcn.model import GCN
+
+SCHEMA = 1
+
+
+@dataclass(slots=True)
+class Run:
+    """A training run: what was trained, how, and how good it is.
+
+    Attributes:
+        model: the network with the weights of the best validation epoch.
+        config: the settings.
+        history: one record an epoch: train_loss, seconds, ...; val_loss, val_micro_f1, ... where
+            it was validated.
+        metrics: final scores and times by name.
+        class_names: the classes of the model's outputs, None where known by number only.
+        feature_names: the features of the model's inputs, None where known by number only.
+        fingerprint: of the graph it was trained on.
+        source: what that graph was loaded from, None if it was made in memory.
+        path: the run's folder, None if it has none.
+    """
+
+    model: GCN
+    config: TrainConfig
+    history: list[dict[str, Any]]
+    metrics: dict[str, Any]
+    class_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    fingerprint: str = ""
+    source: Mapping[str, Any] | None = None
+    path: Path | None = None
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Run":
+        """A finished run from its folder."""
+        return RunFolder.open(Path(path)).load()
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Everything an interrupted run needs to continue as if nothing had happened."""
+
+    tensors: dict[str, Tensor]
+    progress: dict[str, Any]
+
+
+@dataclass(slots=True)
+class RunFolder:
+    """The files of one run.
+
+    `config.json` (settings, data, fingerprint), `metrics.jsonl` (a line an epoch),
+    `state.safetensors` (for resuming), and once finished `model.safetensors` and `result.json`.
+    """
+
+    path: Path
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, path: Path, about: dict[str, Any]) -> "RunFolder":
+        if (path / "config.json").exists():
+            raise InputError(
+                f"{path} holds a run already; continue it with --resume {path} "
+                "(fastgcn.resume in Python), or choose another folder"
+            )
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise InputError(
+                f"{path} cannot be a run's folder: a file is in its place; choose another one"
+            ) from None
+        folder = cls(path, {"schema": SCHEMA, **about})
+        write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        try:
+            about = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingFileError(f"{path} is not a run: it has no config.json") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{path}/config.json is not valid JSON: {error}") from None
+        if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+            raise FormatError(f"{path} is not a run of this version's schema ({SCHEMA})")
+        missing = [key for key in ("config", "data", "fingerprint") if key not in about]
+        if missing or not isinstance(about["config"], dict):
+            raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
+        return cls(path, about)
+
+    @property
+    def config(self) -> TrainConfig:
+        return TrainConfig.from_dict(self.about["config"])
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "result.json").exists()
+
+    def write_history(self, history: list[dict[str, Any]]) -> None:
+        write_text(self.path / "metrics.jsonl", "".join(dumps(record) + "\n" for record in history))
+
+    def append_history(self, record: dict[str, Any]) -> None:
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(dumps(record) + "\n")
+
+    def read_history(self, epochs: int) -> list[dict[str, Any]]:
+        """The first `epochs` records; later ones may be cut off by a kill."""
+        path = self.path / "metrics.jsonl"
+        try:
+            lines = path.read_bytes().splitlines()[:epochs]
+            records = [with_nan(json.loads(line)) for line in lines]
+        except FileNotFoundError:
+            raise MissingFileError(f"{path} is missing") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{path} is damaged: {error}") from None
+        if len(records) < epochs:
+            raise FormatError(f"{path} is damaged: it has {len(records)} epochs of {epochs}")
+        return records
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        data = _safetensors(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
+        write_bytes(self.path / "state.safetensors", data)
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        path = self.path / "state.safetensors"
+        if not path.exists():
+            return None
+        tensors, metadata = _read_safetensors(path, ("progress",))
+        return Checkpoint(tensors, json.loads(metadata["progress"]))
+
+    def finish(self, run: Run) -> None:
+        """Write the model, then the result that marks the run as finished."""
+        model = run.model
+        metadata = {
+            "schema": str(SCHEMA),
+            "config": json.dumps(run.config.to_dict()),
+            "sizes": json.dumps(model.sizes),
+            "multilabel": json.dumps(model.multilabel),
+            "class_names": json.dumps(run.class_names),
+            "feature_names": json.dumps(run.feature_names),
+            "fingerprint": run.fingerprint,
+        }
+        tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+        write_bytes(self.path / "model.safetensors", _safetensors(tensors, metadata))
+        write_text(self.path / "result.json", dumps(run.metrics, indent=1))
+
+    def load(self) -> Run:
+        if not self.finished:
+            raise InputError(
+                f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
+            )
+        path = self.path / "model.safetensors"
+        tensors, metadata = _read_safetensors(
+            path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
+        )
+        try:
+            config = TrainConfig.from_dict(json.loads(metadata["config"]))
+            names = json.loads(metadata["class_names"])
+            # Runs of earlier versions do not have them.
+            features = json.loads(metadata.get("feature_names", "null"))
+            model = build_model(
+                config, json.loads(metadata["sizes"]), multilabel=json.loads(metadata["multilabel"])
+            )
+            model.load_state_dict(tensors)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+        result = self._read_result()
+        return Run(
+            model=model.eval(),
+            config=config,
+            history=self.read_history(result["epochs"]),
+            metrics=result,
+            class_names=None if names is None else tuple(names),
+            feature_names=None if features is None else tuple(features),
+            fingerprint=metadata["fingerprint"],
+            source=self.about["data"],
+            path=self.path,
+        )
+
+    def _read_result(self) -> dict[str, Any]:
+        path = self.path / "result.json"
+        try:
+            result = with_nan(json.loads(path.read_bytes()))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise FormatError(f"{path} is damaged: {error}") from None
+        if not isinstance(result, dict) or not isinstance(result.get("epochs"), int):
+            raise FormatError(f"{path} is damaged: it does not say how many epochs there were")
+        return result
+
+
+def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
+    """The network of a config, its weights drawn from the config's seed."""
+    mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
+    return GCN(
+        sizes,
+        bias=config.bias,
+        dropout=config.dropout_rates,
+        multilabel=multilabel,
+        normalization=config.normalization,
+        feature_scaling=config.feature_scaling,
+        skip=config.skip or mean,
+        input_skip=config.input_skip or mean,
+        norm=config.norm,
+        jumping=config.jumping,
+        rng=torch.Generator().manual_seed(config.seed),
+    )
+
+
+def _safetensors(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+    """A safetensors file of the same bytes for the same content.
+
+    The library writes metadata in a random order; the header (its length in 8 bytes, then JSON
+    padded with blanks to a multiple of 8) is written again with its keys sorted.
+    """
+    data = save(tensors, metadata)
+    length = int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[8 + length :]
+
+
+def _read_safetensors(
+    path: Path, required: tuple[str, ...]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file, and its metadata, which has the `required` keys."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+        tensors = load_file(path)
+    except FileNotFoundError:
+        raise MissingFileError(f"{path} is missing") from None
+    except (SafetensorError, OSError) as error:
+        raise FormatError(f"{path} is damaged: {error}") from None
+    for key in required:
+        if key not in metadata:
+            raise FormatError(f"{path} is damaged: its metadata lacks {key}")
+    return tensors, metadata

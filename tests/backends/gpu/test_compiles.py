@@ -1,0 +1,37 @@
+"""Kernels are not only right where they are interpreted: they compile for a GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[3]
+
+# Bytes of shared memory that a program may have on an H100 or H200, and on most others.
+LARGE, SMALL = 227 << 10, 99 << 10
+
+STEP = {"hidden_rows", "loss_rows", "update_weights"}
+OTHERS = {
+    "_draw_vertices", "_draw_entries", "_fold", "_forget", "_scan", "_number", "_mix_rows",
+    "_unmix_rows", "_multiply", "_gather", "_adam_entries",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there they are compiled anyway")
+def test_every_kernel_compiles_and_has_room(tmp_path: Path) -> None:
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+    environment.pop("TRITON_INTERPRET")
+    command = [sys.executable, "-m", "tests.backends.gpu.compile_kernels", "90"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["measured"].keys() == STEP | OTHERS
+    assert max(found["measured"].values()) <= LARGE
+    assert found["frugal"].keys() == STEP
+    assert max(found["frugal"].values()) <= SMALL

@@ -1,0 +1,112 @@
+"""What is put where before training: Â, ÂX and labels, on the device or on the host."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fastgcn import Graph, Split
+from fastgcn.backends.data import prepare
+from fastgcn.backends.gpu import forward as norms_of_rows
+from fastgcn.backends.gpu.data import features_fit, prepare_on_device
+from fastgcn.backends.gpu.forward import HostRows, row_norms
+from fastgcn.backends.gpu.matrix import empty_rows
+from fastgcn.errors import InputError
+from fastgcn.train.loop import Trainer
+from tests.backends.gpu.on_device import SETTINGS, place, trainer
+from tests.backends.gpu.small import DEVICE
+from tests.communities import communities
+
+
+@pytest.mark.parametrize("features", ["device", "host"])
+def test_a_split_may_be_in_any_order(features: str) -> None:
+    plain = communities(weighted=True)
+    mixed = np.random.default_rng(0).permutation(plain.split.train)
+    graph = plain.with_split(Split(mixed, plain.split.val, plain.split.test))
+    there = prepare_on_device(graph, SETTINGS.replace(features=features), DEVICE)
+    here = prepare(plain, SETTINGS, None)
+    want = here.rows(torch.arange(here.adjacency.n))
+    torch.testing.assert_close(there.inputs.cpu(), want, rtol=1e-5, atol=1e-5)
+    assert torch.equal(there.labels.cpu(), here.labels)
+
+
+def test_features_that_do_not_fit_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("fastgcn.backends.gpu.data.note", said.append)
+    graph, cuda = communities(), torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (10_000, 10_000))
+    assert not features_fit(graph, SETTINGS, cuda)
+    assert said[0].startswith("the features stay in the host's memory")
+    assert features_fit(graph, SETTINGS.replace(features="device"), cuda)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1 << 40, 1 << 40))
+    assert features_fit(graph, SETTINGS, cuda)
+    assert said[1].startswith("the features are on the device")
+    assert not features_fit(graph, SETTINGS.replace(features="host"), cuda)
+
+
+def test_a_bound_on_the_hosts_memory_is_kept() -> None:
+    graph = dataclasses.replace(communities(), features=np.ones((60, 5_000), np.float32))
+    config = SETTINGS.replace(features="host", memory="1MB")
+    # X of 36 training nodes takes 0.7 MB, and ÂX as much.
+    assert prepare_on_device(graph, config.replace(precompute=False), DEVICE).features is None
+    with pytest.raises(InputError, match="take 1 MB of the host's memory .* --device cpu"):
+        prepare_on_device(graph, config, DEVICE)
+
+
+def test_a_host_without_the_memory_is_said() -> None:
+    with pytest.raises(InputError, match=r"the host has no .* GB of memory to pin"):
+        empty_rows(1 << 45, 100, torch.float32, None)
+
+
+def half(features: str, **changes: Any) -> Any:
+    return SETTINGS.replace(inputs_dtype="float16", features=features, **changes)
+
+
+@pytest.mark.parametrize("features", ["device", "host"])
+def test_numbers_that_half_precision_lacks_are_refused(features: str) -> None:
+    graph = communities()
+    large = dataclasses.replace(graph, features=graph.features * 1e6)
+    with pytest.raises(InputError, match="holds numbers up to 65,504"):
+        trainer(large, half(features))
+
+
+def with_one_large_number() -> Graph:
+    graph = communities()
+    features = np.array(graph.features)
+    features[0, 0] = 1.2e5  # of which its row of ÂX has a part
+    return dataclasses.replace(graph, features=features)
+
+
+def test_own_rows_that_half_precision_lacks_are_refused() -> None:
+    graph = with_one_large_number()
+    prepare_on_device(graph, half("device"), DEVICE)
+    with pytest.raises(InputError, match="holds numbers up to 65,504"):
+        prepare_on_device(graph, half("device", input_skip=True), DEVICE)
+
+
+@pytest.mark.parametrize("features", ["device", "host"])
+def test_only_what_is_precomputed_is_in_half_precision(features: str) -> None:
+    kept = prepare_on_device(communities(), half(features), DEVICE)
+    assert kept.inputs.dtype == torch.float16
+    as_it_is = prepare_on_device(communities(), half(features, precompute=False), DEVICE)
+    assert as_it_is.inputs.dtype == torch.float32
+
+
+@pytest.mark.parametrize("changes", [{}, {"input_skip": True}, {"precompute": False}])
+def test_row_norms_do_not_depend_on_where_the_features_are(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(norms_of_rows, "_CHUNK_BYTES", 200)  # a few rows
+    graph, found = communities(), []
+    config = SETTINGS.replace(distribution="optimal", hidden=(8, 5), **changes)
+    for features in ("device", "host"):
+        there = trainer(graph, config.replace(features=features))
+        data = place(there).device_data
+        rows = HostRows(graph.features, data.nodes)
+        found.append(row_norms(there.model, config, data, rows))
+    assert [len(each) for each in found[0]] == [36] * config.sampled_layers
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+    want = [torch.from_numpy(each) for each in Trainer(graph, config, None).row_norms()]
+    torch.testing.assert_close([each.cpu() for each in found[0]], want, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,118 @@
+"""How steps are recorded, and which of them a network and a device have."""
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from fastgcn.backends.gpu import steps as all_steps
+from fastgcn.backends.gpu.backend import OnDevice
+from fastgcn.backends.gpu.steps import AutogradSteps, DeviceParameters, FusedSteps, try_out
+from fastgcn.kernels.gpu.step import OutOfResources
+from tests.backends.gpu.on_device import SETTINGS, place, trainer
+from tests.communities import communities
+
+
+def test_fused_steps_are_those_of_autograd() -> None:
+    graph = communities()
+    kinds = []
+    for kind in (FusedSteps, AutogradSteps):
+        there = trainer(graph, SETTINGS.replace(bias=True))
+        parameters = DeviceParameters(there.model, there.optimizer)
+        group = place(there).group
+        group.shuffle(0)
+        if kind is FusedSteps:
+            kind(there.model, parameters, place(there).device_data, group, "ieee").run()
+        else:
+            data = place(there).device_data
+            AutogradSteps(there.model, there.loss, parameters, data, group, there.dropout_rng).run()
+        kinds.append((there.model.state_dict(), group.losses.clone(), parameters.steps))
+    (fused, losses, steps), (plain, others, count) = kinds
+    assert steps == count == len(losses.view(-1))
+    torch.testing.assert_close(losses, others, rtol=1e-4, atol=1e-5)
+    for name, value in fused.items():
+        torch.testing.assert_close(value, plain[name], rtol=1e-3, atol=1e-5)
+
+
+def test_work_is_tried_out_from_the_same_state_each_time() -> None:
+    count, seen = torch.zeros(1, dtype=torch.int64), []
+
+    def work() -> None:
+        seen.append(int(count))
+        count.add_(1)
+
+    try_out(work, [count])
+    assert seen == [0, 0]
+    assert int(count) == 0
+
+
+@pytest.mark.parametrize("batch_size", [24, 1_000])
+def test_a_step_can_be_tried_out_before_it_is_taken(batch_size: int) -> None:
+    """One batch an epoch, too: a second try must not look for a second one."""
+    there = trainer(communities(), SETTINGS.replace(batch_size=batch_size, dropout=0.1))
+    there.feed.shuffled()
+    steps = place(there).steps()
+    assert isinstance(steps, AutogradSteps)
+    group, parameters = place(there).group, steps.parameters
+    changed = [*parameters.memory, steps.current, group.steps, steps.losses]
+    before = [part.clone() for part in changed]
+    try_out(steps.step.play, changed)
+    assert all(torch.equal(now, then) for now, then in zip(changed, before, strict=True))
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_kernels_that_a_device_has_no_room_for(
+    refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    said: list[str] = []
+
+    class Refused(FusedSteps):
+        def __init__(self, *given: Any, frugal: bool) -> None:
+            asked.append(frugal)
+            if len(asked) <= refused:
+                raise OutOfResources(200_000, 99_000, "shared memory")
+            super().__init__(*given, frugal=frugal)
+
+    monkeypatch.setattr(all_steps, "FusedSteps", Refused)
+    monkeypatch.setattr(all_steps, "note", said.append)
+    there = trainer(communities(), SETTINGS)
+    there.epoch()
+    assert asked == [False, True]
+    assert isinstance(place(there).steps(), FusedSteps if refused == 1 else AutogradSteps)
+    assert len(said) == refused - 1
+    assert all("no room for the kernels" in line for line in said)
+
+
+def test_a_network_too_wide_for_one_tile_takes_its_steps_by_autograd() -> None:
+    there = trainer(communities(), SETTINGS.replace(hidden=1_025))
+    there.epoch()
+    assert isinstance(place(there).steps(), AutogradSteps)
+
+
+def test_what_steps_worked_on_is_gone_when_the_test_begins() -> None:
+    there = trainer(communities(), SETTINGS)
+    there.epoch()
+    kept = place(there)
+    data = kept.device_data
+    gone = [weakref.ref(part) for part in (kept.group, kept.steps(), data.inputs)]
+    # As `fit` does it.
+    del data, there.data, there.feed, there.sampler, there.validation
+    judge = kept.judge("test", once=True)
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 3
+    assert judge is not None
+    assert judge(there.model).n_nodes == len(judge)
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("cuda:1", ["cuda:1"]), ("cuda", []), ("cpu", [])])
+def test_kernels_run_on_the_device_that_was_asked_for(
+    name: str, chosen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: found.append(str(device)))
+    monkeypatch.setattr("fastgcn.backends.gpu.backend.prepare_on_device", lambda *_: None)
+    OnDevice(communities(), SETTINGS, torch.device(name)).data()
+    assert found == chosen

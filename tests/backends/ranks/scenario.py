@@ -1,0 +1,234 @@
+"""Run by three ranks: two of them check everything, then all three check a part of it.
+
+`python -m torch.distributed.run --nproc-per-node 3 -m tests.backends.ranks.scenario FOLDER PORT`
+writes `two.json` and `three.json` to FOLDER; PORT is a free one, for the world of two.
+"""
+
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fastgcn import Graph, Run, TrainConfig, cli, fit, load
+from fastgcn.backends.ranks.forward import embed_shared, gathered, predict_shared
+from fastgcn.backends.ranks.share import Share
+from fastgcn.backends.ranks.world import World
+from fastgcn.cli.apply import write_embeddings
+from fastgcn.cli.train import open_data
+from fastgcn.data.shards import shard
+from fastgcn.data.store import save
+from fastgcn.errors import ElsewhereError, FastGCNError
+from fastgcn.train.loop import resume
+from tests.backends.ranks.compared import CASES, WITH_THREE, check_cases
+from tests.communities import communities, few_to_train_on, quick
+
+SEEDS = range(6)
+
+
+def interrupted() -> TrainConfig:
+    """Settings of the run that two ranks begin and others continue."""
+    return quick(epochs=4, hidden=(8, 8), self_term="exact", early_stopping="none")
+
+
+def with_dropout(seed: int) -> TrainConfig:
+    """Settings with which ranks draw what one process does not."""
+    return quick(epochs=12, dropout=0.3, learning_rate=0.03, seed=seed, early_stopping="none")
+
+
+def refusal(do: Callable[[], Any]) -> str:
+    """The sentence that refuses it; other ranks only know that one was said."""
+    try:
+        do()
+    except ElsewhereError as error:
+        return str(error)
+    except FastGCNError as error:
+        return str(error)
+    return ""
+
+
+def named(seed: int = 0) -> Graph:
+    """A graph whose nodes have names that are not their numbers."""
+    return communities(seed=seed, node_ids=[f"n-{7 * i % 60} é" for i in range(60)])
+
+
+def prepared_parts(world: World, folder: Path) -> None:
+    """Folders of shards, good ones and others."""
+
+    def prepare() -> None:
+        if not world.first:
+            return
+        shard(named(), 2, folder / "good")
+        shard(named(), 5, folder / "five-parts")
+        shard(named(), 1, folder / "one-part")
+        for name, other in (
+            ("mixed", communities(seed=1, name="other")),
+            ("otherwise-cut", named()),
+        ):
+            shard(other, 2, folder / "other", by="nodes", force=True)
+            shutil.copytree(folder / "good", folder / name)
+            shutil.rmtree(folder / name / "part-1")
+            shutil.copytree(folder / "other" / "part-1", folder / name / "part-1")
+            shutil.copytree(folder / name / "part-1", folder / f"{name}-1" / "part-1")
+            shutil.copytree(folder / name / "part-0", folder / f"{name}-0" / "part-0")
+        shutil.copytree(folder / "good", folder / "missing")
+        shutil.rmtree(folder / "missing" / "part-1")
+        shutil.copytree(folder / "good", folder / "only-here-0")
+
+    world.together("shards", prepare)
+
+
+def open_all(world: World, folder: Path, name: str, *, own: bool = False) -> Share:
+    """This rank's share of a folder of shards; with `own`, each rank has its own folder."""
+    where = folder / (f"{name}-{world.rank}" if own else name)
+    share = open_data(world, str(where), lambda: load(where))[1]
+    assert share is not None
+    return share
+
+
+def refused_parts(world: World, folder: Path) -> dict[str, str]:
+    """What ranks say of folders of shards that are not right."""
+    prepared_parts(world, folder)
+    together = {
+        name: refusal(lambda name=name: open_all(world, folder, name))  # type: ignore[misc]
+        for name in ("good", "five-parts", "missing", "one-part", "mixed", "otherwise-cut")
+    }
+    apart = {
+        f"{name} apart": refusal(lambda name=name: open_all(world, folder, name, own=True))  # type: ignore[misc]
+        for name in ("mixed", "otherwise-cut", "only-here")
+    }
+    return together | apart
+
+
+def refused_settings(share: Share) -> str:
+    """What ranks with different seeds say."""
+    config = quick(seed=share.world.rank)
+    return refusal(lambda: fit(share.graph, config, share=share))
+
+
+def from_parts(world: World, folder: Path, name: str) -> dict[str, Any]:
+    """A run on shards: its metrics, what the first rank gathers of predictions and of hidden
+    rows, and a refusal."""
+    share = open_all(world, folder, name)
+    run = fit(share.graph, quick(), share=share)
+    own = share.nodes("test")
+    pieces = list(gathered(share, own, predict_shared(run.model, share, own)))
+    hidden = list(gathered(share, own, embed_shared(run.model, share, own)))
+    inputs = list(gathered(share, own, embed_shared(run.model, share, own, 0)))
+    return {
+        "metrics": run.metrics,
+        "ids": [name for ids, _ in pieces for name in ids],
+        "probabilities": [row.tolist() for _, rows in pieces for row in rows],
+        "hidden": [row.tolist() for _, rows in hidden for row in rows],
+        "features": [row.tolist() for _, rows in inputs for row in rows],
+        "ids refused": refusal(lambda: share.nodes("3")),
+    }
+
+
+def rare_validation(world: World) -> list[int]:
+    """The epochs that are validated where that is more work than training."""
+    share = Share.of_graph(few_to_train_on(), world)
+    run = fit(share.graph, quick(hidden=512, samples=10, epochs=4), share=share)
+    return [record["epoch"] for record in run.history if "val_loss" in record]
+
+
+def two(world: World, folder: Path) -> dict[str, Any]:
+    graph = communities()
+    share = Share.of_graph(graph, world)
+    run = fit(graph, interrupted().replace(epochs=2), run_dir=folder / "begun", share=share)
+    larger = communities(n=150)
+    own = Share.of_graph(larger, world)
+    scores = [fit(larger, with_dropout(seed), share=own).metrics["test_micro_f1"] for seed in SEEDS]
+    return {
+        "cases": check_cases(world, CASES),
+        "epochs": len(run.history),
+        "refused parts": refused_parts(world, folder),
+        "refused settings": refused_settings(share),
+        "from parts": from_parts(world, folder, "good"),
+        "from five parts": from_parts(world, folder, "five-parts"),
+        "scores": scores,
+        "validated": rare_validation(world),
+    }
+
+
+def three(world: World, folder: Path) -> dict[str, Any]:
+    if world.first:
+        save(communities(), folder / "store")
+    continue_to(folder / "begun", folder / "continued", interrupted(), world)
+    graph = communities()
+    run: Run = resume(folder / "continued", graph, share=Share.of_graph(graph, world))
+    return {
+        "cases": check_cases(world, WITH_THREE),
+        "history": run.history,
+        "weights": {name: t.tolist() for name, t in run.model.state_dict().items()},
+    }
+
+
+def continue_to(begun: Path, out: Path, config: TrainConfig, world: World | None = None) -> None:
+    """A copy of a finished run as it was before its last epochs were asked for."""
+
+    def copy() -> None:
+        if world is not None and not world.first:
+            return
+        shutil.copytree(begun, out)
+        (out / "result.json").unlink()
+        about = json.loads((out / "config.json").read_text())
+        about["config"] = config.to_dict()
+        (out / "config.json").write_text(json.dumps(about))
+
+    copy() if world is None else world.together("the run", copy)
+
+
+def command(*words: object) -> str:
+    """What `fastgcn WORDS` prints on this rank."""
+    sys.argv = ["fastgcn", *map(str, words)]
+    with redirect_stdout(io.StringIO()) as out, suppress(SystemExit):
+        cli.main()
+    return out.getvalue()
+
+
+def commands(folder: Path) -> None:
+    """Three ranks evaluate the run that they continued, and predict with it."""
+    run, store = folder / "continued", folder / "store"
+    scores = command("evaluate", run, store, "--json")
+    written = command("predict", run, store, "--nodes", "test", "--out", folder / "p.csv", "--json")
+    for ending in ("npy", "csv"):
+        write_embeddings(run, str(store), folder / f"e.{ending}", "test", 1, None, None)
+    if os.environ["RANK"] == "0":
+        found = {"evaluate": json.loads(scores), "predict": json.loads(written)}
+        (folder / "commands.json").write_text(json.dumps(found))
+    else:
+        assert scores == written == ""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    folder, port = Path(sys.argv[1]), sys.argv[2]
+    env = dict(os.environ)
+    if int(env["RANK"]) < 2:
+        # A world of our own: torchrun's has three ranks, and its agent keeps the store.
+        os.environ |= {
+            "WORLD_SIZE": "2", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "False",
+        }  # fmt: skip
+        _play(two, folder)
+        os.environ |= env
+    _play(three, folder)
+    commands(folder)
+
+
+def _play(scene: Callable[[World, Path], dict[str, Any]], folder: Path) -> None:
+    world = World.join(timeout=120)
+    found = scene(world, folder)
+    if world.first:
+        (folder / f"{scene.__name__}.json").write_text(json.dumps(found))
+    world.leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Settings by name: what each preset starts from, and that a graph of any kind can be trained."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.accuracy import Case, best_cases, run_case
+from benchmarks.commands import app as bench
+from benchmarks.results import Results
+from scipy.sparse import csr_array
+
+from fastgcn import Graph, Split, TrainConfig, fit
+from fastgcn.errors import InputError
+from fastgcn.train.presets import (
+    best_cora,
+    best_in_paper_budget,
+    best_preset,
+    best_pubmed,
+    paper_cora,
+    paper_preset,
+    paper_pubmed,
+    paper_reddit,
+    settle,
+)
+from tests.cli_runner import run_cli
+from tests.communities import communities
+
+GRAPH = communities(n=200)
+
+
+def test_paper_presets_go_by_the_name_of_the_data() -> None:
+    assert paper_preset("cora") == paper_preset("citeseer") == paper_cora()
+    assert paper_preset("pubmed") == paper_pubmed()
+    assert paper_preset("reddit") == paper_preset("anything else") == paper_reddit()
+
+
+def test_best_is_what_training_does_when_nothing_is_said() -> None:
+    assert settle(GRAPH, flags={}) == settle(GRAPH, preset="best", flags={}) == best_preset(GRAPH)
+    assert settle(GRAPH, preset="paper", flags={}) == paper_reddit()
+    assert settle(GRAPH, method="fastgcn-uniform", flags={}).hidden == paper_reddit().hidden
+    assert fit(GRAPH).config == best_preset(GRAPH)
+
+
+def test_best_settings_are_known_by_name() -> None:
+    assert best_preset(communities(n=3400, name="pubmed")) == best_pubmed()
+    # 120 training nodes are fewer than it would draw.
+    assert best_preset(communities(n=200, name="cora")) == best_cora().replace(samples=120)
+
+
+@pytest.mark.parametrize("data", ["cora", "pubmed"])
+def test_the_papers_budget_is_kept(data: str) -> None:
+    config, paper = best_in_paper_budget(data), paper_preset(data)
+    for name in ("hidden", "samples", "layers", "precompute", "inductive"):
+        assert getattr(config, name) == getattr(paper, name)
+    assert config.distribution == "ladies"
+
+
+def test_settings_fit_the_size_of_the_graph() -> None:
+    config = best_preset(GRAPH)
+    assert config.samples == len(GRAPH.split.train) == 120
+    assert config.batch_size == 32
+    large = GRAPH.with_split(Split(train=np.arange(200)))
+    assert best_preset(large).samples == 200
+
+
+@pytest.mark.parametrize(("sparse", "scaling"), [(False, "standard"), (True, "none")])
+def test_dense_features_are_standardised(sparse: bool, scaling: str) -> None:
+    assert best_preset(communities(sparse=sparse)).feature_scaling == scaling
+
+
+def test_few_training_nodes_among_many_are_trained_with_all_edges() -> None:
+    few = GRAPH.with_split(Split(train=np.arange(10), val=np.arange(10, 60)))
+    assert not best_preset(few).inductive
+    run = fit(few, best_preset(few).replace(epochs=2))
+    assert run.metrics["epochs"] == 2
+
+
+@pytest.mark.parametrize("hidden", [[], [8], [8, 8], [8, 8, 8]])
+def test_the_network_can_be_changed(hidden: list[int]) -> None:
+    config = settle(GRAPH, flags={"hidden": hidden, "epochs": 1})
+    assert len(fit(GRAPH, config).model.dropout.rates) == len(hidden) + 1
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        communities(sparse=True),
+        communities(multilabel=True),
+        communities(directed=True, weighted=True),
+        communities(n=6),
+        communities().with_split(Split(train=np.arange(30))),
+    ],
+    ids=["sparse", "multilabel", "directed", "tiny", "no validation"],
+)
+def test_any_graph_trains(graph: Graph) -> None:
+    assert len(fit(graph, best_preset(graph).replace(epochs=2)).history) == 2
+
+
+def test_features_that_do_not_vary_train() -> None:
+    graph = Graph.from_edges(
+        [0, 1, 2],
+        [1, 2, 3],
+        features=csr_array(np.ones((4, 2))),
+        labels=[0, 1, 0, 1],
+        split=Split(train=np.arange(4)),
+    )
+    assert np.isfinite(fit(graph).history[-1]["train_loss"])
+
+
+def test_cases_of_the_best(real_data: Path) -> None:  # noqa: ARG001
+    names = [(case.data, case.name) for case in best_cases(["cora", "amazon_photo"])]
+    assert ("cora", "paper's budget") in names
+    assert ("amazon_photo", "unsampled") in names
+    assert {data for data, _ in names} == {"cora", "amazon_photo"}
+
+
+def test_random_splits_are_another_for_each_seed(tmp_path: Path) -> None:
+    config = TrainConfig(hidden=8, samples=50, epochs=1)
+    case = Case("tiny", "digits", "random", config, rates=(0.1,))
+    run_case(case, 2, Results(tmp_path / "r.jsonl"), lambda _: None)
+    lines = (tmp_path / "r.jsonl").read_text().splitlines()
+    assert ['"split_seed": 0' in lines[0], '"split_seed": 1' in lines[1]] == [True, True]
+    assert case.seeds(10) == 5
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--preset", "bst", "preset must be one of paper, best, got 'bst'"),
+        ("--data", "core", "data must be one of cora, pubmed, got 'core'"),
+        ("--case", "impotrance", "no such case; there are cora/"),
+    ],
+)
+def test_unknown_names_are_refused(
+    capfd: pytest.CaptureFixture[str], flag: str, value: str, message: str
+) -> None:
+    outcome = run_cli(capfd, "accuracy", flag, value, commands=bench)
+    assert outcome.code != 0
+    assert message in " ".join(outcome.err.split())
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(InputError, match="preset must be one of best, paper, got 'bset'"):
+        settle(GRAPH, preset="bset", flags={})
