@@ -5,6 +5,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import scipy.linalg.cython_blas  # noqa: F401  (each library's BLAS is loaded before it is asked for)
 import threadpoolctl
 import torch
 

@@ -9,8 +9,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import numba  # noqa: F401  (so that the machine is described with all libraries loaded)
-
 from tests.golden.cases import CASES, PRESETS
 from tests.golden.machine import fingerprint
 from tests.golden.play import Graphs, Record, play, resolved
