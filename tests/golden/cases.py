@@ -190,6 +190,20 @@ CASES: dict[str, Case] = {
     "ladies, systematic": Case("plain", {"distribution": "ladies", "draws": "systematic"}),
     "ladies, stratified, exact": Case("plain", {**BEST_SAMPLER, "hidden": [8, 6]}),
     "neighbours only": Case("plain", {"neighbors_only": True, "draws": "successive"}),
+    "neighbours only, independent": Case(
+        "plain", {"neighbors_only": True, "distribution": "uniform", "precompute": False}
+    ),
+    "neighbours only, stratified": Case(
+        "plain", {"neighbors_only": True, "draws": "stratified", "self_term": "exact"}
+    ),
+    "neighbours only, poisson": Case("plain", {"neighbors_only": True, "draws": "poisson"}),
+    "ladies, successive": Case("plain", {"distribution": "ladies", "draws": "successive"}),
+    "ladies, poisson, exact": Case(
+        "plain", {"distribution": "ladies", "draws": "poisson", "self_term": "exact"}
+    ),
+    "authors' factor, independent": Case("plain", {"correct_weights": False}),
+    "optimal, successive": Case("plain", {"distribution": "optimal", "draws": "successive"}),
+    "optimal, poisson": Case("plain", {"distribution": "optimal", "draws": "poisson"}),
     "exact self term, independent": Case("plain", {"self_term": "exact", "hidden": [8, 6]}),
     "history": Case("plain", {"history": True, "validate_every": 1}),
     "history, every second epoch": Case(
