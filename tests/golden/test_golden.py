@@ -4,6 +4,9 @@ On a machine like the one they were recorded on: every bit. Elsewhere rounding d
 does, rarely, a draw or the class of a node: there losses, and the size and mean of weights and
 outputs, are compared to `LOOSE`, and scores to `NODES`.
 
+numba keeps compiled kernels by the file they are in, and does not see a change of a kernel that
+they call from another file. After changing kernels, set NUMBA_CACHE_DIR to an empty folder.
+
 After a change on purpose: `python -m tests.golden.record CASE ...` records again.
 """
 
