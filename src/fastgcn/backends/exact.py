@@ -14,9 +14,9 @@ from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.disk import first_layer_rows
 from fastgcn.features.plan import Budget
-from fastgcn.features.propagate import FilledRows, RowsById, mean_row_bytes
-from fastgcn.features.sparse import InputRows, sparse_inputs
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.propagate import FilledRows, RowsById, mean_row_bytes, sparse_inputs
+from fastgcn.features.sparse import InputRows, dense
+from fastgcn.features.store import FeatureStore, NodeFeatures
 from fastgcn.graph.adjacency import Rows, RowSource, induced_csr
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.rows import GraphRows
@@ -26,9 +26,6 @@ from fastgcn.model import GCN, GraphConvolution
 from fastgcn.progress import progress
 from fastgcn.sampling import Block, FullSampler
 from fastgcn.scratch import Room
-
-FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
-MixedRows = Callable[[int, int], FloatArray]  # rows start..stop-1 of ÂX
 
 # Nodes whose rows are mixed together; bounds the temporaries.
 _NODES_AT_ONCE = 32_768
@@ -44,12 +41,12 @@ ROW_ARRAYS = 3
 def full_forward(
     model: GCN,
     source: RowSource,
-    features: FeatureSource,
+    features: FeatureStore,
     nodes: IntArray,
     *,
     layers: int | None = None,
     needed: list[IntArray] | None = None,
-    mixed: MixedRows | None = None,
+    mixed: FeatureStore | None = None,
     room: Room | None = None,
 ) -> Tensor:
     """(len(nodes), d): H^(layers) of `nodes`, on the network's device.
@@ -85,7 +82,7 @@ class _Pass:
         self,
         model: GCN,
         source: RowSource,
-        features: FeatureSource,
+        features: FeatureStore,
         asked: IntArray,
         advance: Callable[[int], None],
         room: Room | None,
@@ -99,10 +96,7 @@ class _Pass:
         self.below, self.z = asked, FilledRows(0, None)
 
     def _inputs(self, ids: IntArray) -> Tensor:
-        rows = torch.from_numpy(self.features(ids)).to(self.device)
-        if isinstance(self.features, FeatureRows):
-            self.features.forget()
-        return rows
+        return dense(self.features.take(ids)).to(self.device)
 
     def read_features(self, nodes: IntArray) -> None:
         self.below, self.z = nodes, FilledRows(len(nodes), self.room)
@@ -111,7 +105,7 @@ class _Pass:
             self.advance(len(ids))
 
     def layer(
-        self, number: int, nodes: IntArray, wanted: IntArray, mixed: MixedRows | None
+        self, number: int, nodes: IntArray, wanted: IntArray, mixed: FeatureStore | None
     ) -> None:
         """H^(number+1) of `nodes`, or what the layer above does to it first.
 
@@ -169,12 +163,12 @@ class _Pass:
 
 
 def _kept(
-    mixed: MixedRows, layer: GraphConvolution, device: torch.device
+    mixed: FeatureStore, layer: GraphConvolution, device: torch.device
 ) -> Callable[[int, IntArray], Tensor]:
     """ÂXW of some nodes, from rows of ÂX."""
 
     def convolved(start: int, ids: IntArray) -> Tensor:
-        return torch.from_numpy(mixed(start, start + len(ids))).to(device) @ layer.weight
+        return mixed.between(start, start + len(ids)).to(device) @ layer.weight
 
     return convolved
 
@@ -256,7 +250,7 @@ _KEPT_BYTES = 1 << 27
 _ENTRY_BYTES = 8  # of a row of Â: an int32 and a float32
 
 
-def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
+def full_view(model: GCN, graph: Graph) -> tuple[RowSource, NodeFeatures]:
     """The rows of Â and of X that this network sees of a graph."""
     return (
         GraphRows(graph.csr, model.normalization),
@@ -266,9 +260,11 @@ def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
 
 def feature_rows(
     model: GCN, features: FloatArray | csr_array, nodes: IntArray | None = None
-) -> FeatureRows:
+) -> NodeFeatures:
     """The rows of a feature matrix, or of its part `nodes`, as this network wants them scaled."""
-    return FeatureRows(features, model.feature_scaling, nodes, model.feature_statistics)
+    return NodeFeatures(
+        features, model.feature_scaling, nodes, model.feature_statistics, keep_pages=False
+    )
 
 
 def check_width(model: GCN, width: int, who: str) -> None:
@@ -308,11 +304,11 @@ class Judge:
         self._graph, self._config, self._nodes = graph, config, nodes
         self._once, self._folder = once, folder
         self._budget = Budget.of(config.memory)
-        self._features: FeatureRows | None = None
+        self._features: NodeFeatures | None = None
         self._blocks: list[Block] = []
         self._inputs: InputRows | None = None
         self._needed: list[IntArray] | None = None
-        self._mixed: MixedRows | None = None
+        self._mixed: FeatureStore | None = None
 
     def __len__(self) -> int:
         return len(self._part)
@@ -345,7 +341,7 @@ class Judge:
     def _left(self) -> int:
         return max(self._budget.left(), 0)
 
-    def _plan(self, features: FeatureRows, model: GCN) -> None:
+    def _plan(self, features: NodeFeatures, model: GCN) -> None:
         """Keep what every evaluation needs."""
         on_cpu, layers = next(model.parameters()).device.type == "cpu", len(model.layers)
         if self._once:
@@ -363,7 +359,7 @@ class Judge:
                 self._needed = with_all_of_most(self._needed, self._rows.n)
             self._keep_in_a_file(features, self._needed)
 
-    def _keep_in_memory(self, features: FeatureRows, model: GCN, *, dense: bool) -> None:
+    def _keep_in_memory(self, features: NodeFeatures, model: GCN, *, dense: bool) -> None:
         """The rows of ÂX, on the CPU sparse where they are few entries, else if `dense` dense."""
         device = next(model.parameters()).device
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
@@ -374,10 +370,10 @@ class Judge:
         if device.type == "cpu":
             self._inputs = sparse_inputs(rows, features, own, lambda size: size <= _KEPT_BYTES)
         if self._inputs is None and dense:
-            self._inputs = torch.from_numpy(features.convolve(rows, own)).to(device)
+            self._inputs = features.convolve(rows, own).to(device)
         self._blocks = [block.to(device) for block in blocks]
 
-    def _keep_in_a_file(self, features: FeatureRows, needed: list[IntArray]) -> None:
+    def _keep_in_a_file(self, features: NodeFeatures, needed: list[IntArray]) -> None:
         """The rows of ÂX that the first layer wants; nothing where the disk has no room."""
         try:
             kept = first_layer_rows(
@@ -392,7 +388,7 @@ class Judge:
             )
         except OSError:
             return
-        self._mixed = kept.between
+        self._mixed = kept
         entries = _ENTRY_BYTES * len(self._graph.indices) * len(needed[-1]) // max(self._rows.n, 1)
         if not self._once and entries <= self._left() // ROW_ARRAYS:
             self._rows = _Remembered(self._rows, needed[-1])

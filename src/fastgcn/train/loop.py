@@ -22,7 +22,6 @@ from fastgcn.data.layout import fingerprint
 from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.errors import FormatError, InputError
 from fastgcn.features.plan import check_memory
-from fastgcn.features.stored import StoredRows
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, one_thread, thread_count
 from fastgcn.model import WeightAverage
@@ -166,7 +165,7 @@ class Trainer:
         small = parcel.x.numel() // len(parcel) * self.model.sizes[1] < _SMALL_PRODUCT
         self._small_steps = small
         # Who waits for a disk does not compute, so that one core is enough for both.
-        on_disk = isinstance(self.data.inputs, StoredRows)
+        on_disk = self.data.inputs.on_disk
         if on_disk or (torch.get_num_threads() > 1 and not self.feed.quick):
             parcels = ahead(parcels)
         with closing(parcels), one_thread(small):

@@ -23,8 +23,9 @@ from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import InputError
+from fastgcn.features.scaling import ColumnMoments, Statistics, column_moments, statistics_of
 from fastgcn.features.sparse import InputRows
-from fastgcn.features.store import FeatureRows, Moments, Statistics, column_moments, statistics_of
+from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures, SideBySide
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.model import GCN
 from fastgcn.sampling import Sampler
@@ -45,17 +46,18 @@ def prepare_share(share: Share, config: TrainConfig) -> Prepared:
     nodes = share.split.train if config.inductive else None
     matrix = own_rows(share, nodes, config.normalization)
     statistics = _statistics(share) if config.feature_scaling == "standard" else None
-    features = FeatureRows(share.features, config.feature_scaling, nodes, statistics)
-    inputs: FloatArray | FeatureRows = features
+    features = NodeFeatures(share.features, config.feature_scaling, nodes, statistics)
+    inputs: FeatureStore = features
     if config.precompute:
-        inputs = convolved(share, matrix, features)
+        mixed = DenseStore(convolved(share, matrix, features))
+        inputs = SideBySide(mixed, features) if config.input_skip else mixed
     return Prepared(
         matrix,
         TrainingData(
             Adjacency(*matrix.rows),
             None,
+            features,
             inputs,
-            features if config.precompute and config.input_skip else None,
             torch.from_numpy(_batch_nodes(share, matrix)),
             label_tensor(share.labels if nodes is None else share.labels[nodes]),
             statistics,
@@ -63,11 +65,11 @@ def prepare_share(share: Share, config: TrainConfig) -> Prepared:
     )
 
 
-def convolved(share: Share, matrix: OwnRows, features: FeatureRows) -> FloatArray:
+def convolved(share: Share, matrix: OwnRows, features: NodeFeatures) -> FloatArray:
     """(s, F) float32: own rows of ÂX, the rows of X going round the ranks."""
 
     def rows(start: int, stop: int) -> FloatArray:
-        some = features(np.arange(start, stop))
+        some: FloatArray = features.between(start, stop).numpy()
         features.forget()
         return some
 
@@ -89,9 +91,11 @@ def _statistics(share: Share) -> Statistics:
     row = torch.from_numpy(np.concatenate([[own.rows], own.mean, own.squares]))[None]
     channel, width = share.world.host, len(own.mean)
     rows = channel.gather(row, [1] * channel.size, "statistics of features").numpy()
-    found = Moments(0, np.zeros(width), np.zeros(width))
+    found = ColumnMoments(0, np.zeros(width), np.zeros(width))
     for count, *rest in rows:
-        found = found.joined(Moments(int(count), np.array(rest[:width]), np.array(rest[width:])))
+        found = found.joined(
+            ColumnMoments(int(count), np.array(rest[:width]), np.array(rest[width:]))
+        )
     return statistics_of(found, sparse=isinstance(share.features, csr_array))
 
 
