@@ -64,13 +64,13 @@ def launch(ranks: int, *arguments: object) -> dict[str, Any]:
 
 def peak_bytes() -> int:
     """VmHWM: the most resident memory that this process had."""
-    (line,) = (x for x in _STATUS.read_text().splitlines() if x.startswith("VmHWM"))
+    (line,) = (x for x in _STATUS.read_text("ascii").splitlines() if x.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 
 
 def carried_bytes() -> int:
     """What the loopback interface has carried since the machine started."""
-    (line,) = (x for x in _TRAFFIC.read_text().splitlines() if x.strip().startswith("lo:"))
+    (line,) = (x for x in _TRAFFIC.read_text("ascii").splitlines() if x.strip().startswith("lo:"))
     return int(line.split(":")[1].split()[0])
 
 
