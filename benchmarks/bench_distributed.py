@@ -76,12 +76,12 @@ def carried_bytes() -> int:
 
 def rank(kind: str, data: str, steps: int) -> None:
     """One rank: trains so many steps, and the first prints what all took."""
-    from fastgcn.backends.ranks.backend import Team
+    from fastgcn.backends.cpu import CpuBackend
+    from fastgcn.backends.ranks.backend import RanksBackend
     from fastgcn.backends.ranks.share import Share
     from fastgcn.backends.ranks.world import World
     from fastgcn.data.load import load
     from fastgcn.machine import thread_count
-    from fastgcn.train.loop import Trainer
 
     world = World.join()
     if hasattr(os, "sched_setaffinity"):
@@ -90,21 +90,28 @@ def rank(kind: str, data: str, steps: int) -> None:
             os.sched_setaffinity(0, {cores[world.rank]})
     config = SPEED.get(kind, PAPER)
 
-    def trainer(name: str) -> Trainer:
+    def trainer(name: str) -> CpuBackend:
         graph = load(name)
         # Of one rank, speed is that of one process: what its users run.
         alone = world.size == 1 and kind in SPEED
-        team = None if alone else Team(Share.of_graph(graph, world), config)
-        return Trainer(graph, config, None, team)
+        if alone:
+            backend = CpuBackend(graph, config)
+        else:
+            backend = RanksBackend(Share.of_graph(graph, world), config)
+        backend.prepare()
+        return backend
 
     found: dict[str, Any] = {"ranks": world.size}
     with thread_count(1):
         if kind in SPEED:
             found |= _timed(world, trainer(data), steps)
         else:
-            trainer("digits").epoch()  # to load everything
+            trainer("digits").train_epoch(0)  # to load everything
             before = peak_bytes()
-            found |= {"val_micro_f1": trainer(data).epoch()["val_micro_f1"]}
+            backend = trainer(data)
+            backend.train_epoch(0)
+            scores = backend.evaluate("val")
+            found |= {"val_micro_f1": scores.micro_f1 if scores else None}
             found["peaks"] = world.host.counts(peak_bytes() - before, "peaks")
     if world.first:
         print(json.dumps(found), flush=True)
@@ -113,13 +120,13 @@ def rank(kind: str, data: str, steps: int) -> None:
 
 def _timed(world: Any, trainer: Any, steps: int) -> dict[str, Any]:
     """Seconds of each step, sampling included, and the bytes of all of them."""
-    batches = iter(trainer.feed.shuffled())
+    batches = iter(trainer.minibatches.shuffled())
     trainer.train_on([next(batches)])
     sent, carried = world.host.sent + world.rows.sent, carried_bytes()
     formula, seconds = 0, []
     for _ in range(steps):
         start = time.perf_counter()
-        (parcel,) = trainer.feed.parcels([next(batches)])
+        (parcel,) = trainer.minibatches.groups([next(batches)])
         parcel.steps(trainer.step)
         seconds.append(time.perf_counter() - start)
         formula += _formula(world, trainer, parcel)

@@ -273,7 +273,7 @@ def _train(
         return fit(graph, config, run_dir=run_dir, share=share)
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch, share=share)
+        return fit(graph, config, run_dir=run_dir, callbacks=[on_epoch], share=share)
 
 
 def _resume(
@@ -299,7 +299,7 @@ def _resume(
     config = RunFolder(run_dir, about).config
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return resume(run_dir, graph, on_epoch=on_epoch, share=share)
+        return resume(run_dir, graph, callbacks=[on_epoch], share=share)
 
 
 def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":

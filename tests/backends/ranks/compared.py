@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from fastgcn import Graph, TrainConfig
+from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.data import prepare
-from fastgcn.backends.ranks.backend import Team, prepare_share
+from fastgcn.backends.ranks.backend import RanksBackend, prepare_share
 from fastgcn.backends.ranks.channel import SampledLayer, step_bytes
 from fastgcn.backends.ranks.forward import predict_shared
 from fastgcn.backends.ranks.sampler import SharedBlock
@@ -18,7 +19,7 @@ from fastgcn.backends.ranks.world import World
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.infer.predict import predict
 from fastgcn.sampling import Block
-from fastgcn.train.loop import Trainer
+from fastgcn.train.loop import Training
 from tests.communities import communities, quick
 
 Case = tuple[dict[str, Any], dict[str, Any]]  # settings, and the graph's
@@ -75,33 +76,36 @@ WITH_THREE = (
 
 def compared(share: Share, graph: Graph, config: TrainConfig) -> dict[str, float]:
     """By what a run of all ranks differs from that of one process, in each of `FACTS`."""
-    alone = Trainer(graph, config, None)
-    together = Trainer(graph, config, None, Team(share, config))
-    found = {"inputs": _inputs(share, graph, config)} | _first_step(share.world, alone, together)
+    alone = Training(config, CpuBackend(graph, config))
+    together = Training(config, RanksBackend(share, config))
+    one, many = alone.backend, together.backend
+    assert isinstance(one, CpuBackend)
+    assert isinstance(many, RanksBackend)
+    found = {"inputs": _inputs(share, graph, config)} | _first_step(share.world, one, many)
     records = [(together.epoch(), alone.epoch()) for _ in range(2)]
     names = [name for name in records[0][0] if "seconds" not in name]
     ours, theirs = (np.array([[r[i][n] for n in names] for r in records]) for i in (0, 1))
-    return found | {"losses": difference(ours, theirs)} | _judged(share, graph, alone, together)
+    return found | {"losses": difference(ours, theirs)} | _judged(share, graph, one, many)
 
 
-def _first_step(world: World, alone: Trainer, together: Trainer) -> dict[str, float]:
+def _first_step(world: World, alone: CpuBackend, together: CpuBackend) -> dict[str, float]:
     """The gradient of the first batch, and the bytes that it took; weights stay as they were."""
-    before = deepcopy(together.checkpoint())
+    before = deepcopy(together.state())
     batch = alone.data.batch_nodes[: alone.config.batch_size]
     sent = world.host.sent + world.rows.sent
-    (mine,) = together.feed.prepared([batch])
+    (mine,) = together.minibatches.singly([batch])
     together.step(*mine)
     sent = sum(world.host.counts(world.host.sent + world.rows.sent - sent, "bytes"))
-    (prepared,) = alone.feed.prepared([batch])
+    (prepared,) = alone.minibatches.singly([batch])
     expected = flat_gradient(alone.model, alone.loss, *prepared)
     parts = [p.grad.reshape(-1) for p in together.model.parameters() if p.grad is not None]
     excess = float(abs(sent - _formula(world, together, mine.blocks)))
-    together.restore(before, [])
-    alone.rng.set_state(before.tensors["rng"])
+    together.restore(before, 0)
+    alone.learner.rng.set_state(before["rng"])
     return {"gradient": difference(torch.cat(parts).numpy(), expected.numpy()), "bytes": excess}
 
 
-def _formula(world: World, trainer: Trainer, blocks: list[Block]) -> int:
+def _formula(world: World, trainer: CpuBackend, blocks: list[Block]) -> int:
     """What such a step must have sent."""
     sizes, bare = trainer.model.sizes, len(trainer.model.layers) - len(blocks)
     layers = []
@@ -123,12 +127,15 @@ def _inputs(share: Share, graph: Graph, config: TrainConfig) -> float:
     return difference(rows.numpy(), whole.rows(torch.arange(first, stop)).numpy())
 
 
-def _judged(share: Share, graph: Graph, alone: Trainer, together: Trainer) -> dict[str, float]:
-    ours, theirs = (t.workshop.judge("test", once=True) for t in (together, alone))
+def _judged(
+    share: Share, graph: Graph, alone: CpuBackend, together: CpuBackend
+) -> dict[str, float]:
+    metrics = [backend.evaluate("test", alone.model, last=True) for backend in (together, alone)]
+    ours, theirs = metrics
     assert ours is not None
     assert theirs is not None
-    assert len(ours) == len(theirs)
-    scores = [np.array(list(judge(alone.model).scores().values())) for judge in (ours, theirs)]
+    assert ours.n_nodes == theirs.n_nodes
+    scores = [np.array(list(each.scores().values())) for each in (ours, theirs)]
     first, stop = share.bounds[share.world.rank : share.world.rank + 2]
     probabilities = predict(alone.model, graph, np.arange(first, stop))
     mine = predict_shared(alone.model, share)
