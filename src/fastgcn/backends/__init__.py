@@ -11,7 +11,7 @@ from fastgcn.machine import choose_device
 from fastgcn.progress import note
 
 if TYPE_CHECKING:
-    from fastgcn.backends.ranks.share import Share
+    from fastgcn.backends.ranks.shard import Shard
 
 __all__ = ["Backend", "Checkpoint", "CpuBackend", "EpochResult", "MakeSampler", "choose_backend"]
 
@@ -21,17 +21,17 @@ def choose_backend(
     config: TrainConfig,
     folder: Path | None = None,
     *,
-    share: "Share | None" = None,
+    shard: "Shard | None" = None,
     sampler: MakeSampler | None = None,
 ) -> Backend:
     """The backend for these settings: the GPU does everything where there is one that can.
 
-    With a `share` of the graph, this process is one of several that train together.
+    With a `shard` of the graph, this process is one of several that train together.
     """
-    if share is not None:
+    if shard is not None:
         from fastgcn.backends.ranks.backend import RanksBackend
 
-        return RanksBackend(share, config)
+        return RanksBackend(shard, config)
     device = choose_device(config.device)
     if device.type == "cuda" and sampler is None:
         from fastgcn.backends.gpu import why_not

@@ -24,7 +24,7 @@ from fastgcn.train.run import Run, RunFolder
 from fastgcn.train.stopping import best_epoch, is_better, should_stop
 
 if TYPE_CHECKING:
-    from fastgcn.backends.ranks.share import Share
+    from fastgcn.backends.ranks.shard import Shard
 
 # Called with the record of each epoch; a callback that returns True ends the run there.
 Callback = Callable[[dict[str, Any]], bool | None]
@@ -42,13 +42,13 @@ def fit(
     run_dir: str | os.PathLike[str] | None = None,
     sampler: MakeSampler | None = None,
     callbacks: Sequence[Callback] = (),
-    share: "Share | None" = None,
+    shard: "Shard | None" = None,
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
     Without a config, with the best settings known for such a graph. `run_dir` keeps the run on
     disk, where it survives an interruption (`resume`). Where several processes train, each is
-    given its `share` of the graph; the first of them keeps the run.
+    given its `shard` of the graph; the first of them keeps the run.
 
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
@@ -62,10 +62,10 @@ def fit(
     2
     """
     config = config or best_preset(graph)
-    if share is None and sampler is None:
+    if shard is None and sampler is None:
         config = resolve_samples(graph, config)
     path = None if run_dir is None else Path(run_dir)
-    backend = choose_backend(graph, config, path, share=share, sampler=sampler)
+    backend = choose_backend(graph, config, path, shard=shard, sampler=sampler)
     folder = None
     if path is not None:
         # Before the folder is made: a refused run leaves nothing behind.
@@ -87,18 +87,18 @@ def resume(
     *,
     sampler: MakeSampler | None = None,
     callbacks: Sequence[Callback] = (),
-    share: "Share | None" = None,
+    shard: "Shard | None" = None,
 ) -> Run:
     """Continue an interrupted run; on the CPU it ends as it would have uninterrupted.
 
-    Any number of processes can continue it, each given its `share`. A run with a sampler of your
+    Any number of processes can continue it, each given its `shard`. A run with a sampler of your
     own is given it again.
     """
     path = Path(run_dir)
-    if share is None:
+    if shard is None:
         folder = RunFolder.open(path)
     else:
-        about = share.world.from_first("the run", lambda: RunFolder.open(path).about)
+        about = shard.group.broadcast("the run", lambda: RunFolder.open(path).about)
         folder = RunFolder(path, about)
     if folder.finished:
         return folder.load()
@@ -107,7 +107,7 @@ def resume(
             f"{run_dir} was trained on other data: {graph.name} does not have its fingerprint; "
             "resume with the graph and split the run was started with"
         )
-    backend = choose_backend(graph, folder.config, path, share=share, sampler=sampler)
+    backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
     kept = backend.on_first("the run's folder", lambda: folder)
     return _train(graph, folder.config, backend, kept, callbacks)
 
