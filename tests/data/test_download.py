@@ -111,7 +111,6 @@ def test_empty_file(server: Server, target: Path) -> None:
     assert target.read_bytes() == b""
 
 
-
 @pytest.mark.parametrize("body", [CONTENT[:-1] + b"!", CONTENT + b"!", b"<html>sign in</html>"])
 def test_corrupted(server: Server, target: Path, body: bytes) -> None:
     server.behaviour.body = body
@@ -151,7 +150,6 @@ def test_passing_server_errors_are_retried(server: Server, target: Path) -> None
     server.behaviour.statuses = [503, 429]
     download(server.url, target, git_blob=BLOB, attempts=3)
     assert target.read_bytes() == CONTENT
-
 
 
 def test_server_down(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,8 +202,6 @@ def test_folder_that_cannot_be_made(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DownloadError, match=r"could not download x\.bin"):
         download(server.url, tmp_path / "file" / "x.bin")
-
-
 
 
 def test_many_threads_at_once(server: Server, target: Path) -> None:
