@@ -70,14 +70,15 @@ def _fetch(url: str, part: Path, size: int | None, attempts: int, timeout: float
     passing = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
     for attempt in range(1, attempts + 1):
         with ExitStack() as stack, part.open("wb") as file:
-            bar = _Bar(name, size, stack)
+            bar = _DownloadBar(name, size, stack)
             fetch = HTTPDownloader(bar, _CHUNK, headers=headers, timeout=timeout)
             try:
                 fetch(url, file, None)
                 os.fsync(file.fileno())
                 return
             except requests.HTTPError as error:
-                if error.response.status_code not in _PASSING or attempt == attempts:
+                code = None if error.response is None else error.response.status_code
+                if code not in _PASSING or attempt == attempts:
                     raise
             except passing:
                 if attempt == attempts:
@@ -85,7 +86,7 @@ def _fetch(url: str, part: Path, size: int | None, attempts: int, timeout: float
         time.sleep(_BACKOFF * 2 ** (attempt - 1))
 
 
-class _Bar:
+class _DownloadBar:
     """Shows pooch's progress as ours, and ends a download that is longer than `most` bytes."""
 
     total = 0  # set by pooch
@@ -137,7 +138,7 @@ def _reason(error: BaseException) -> str:
 
     if isinstance(error, _WrongContentError):
         return f"what came was damaged and has been removed: {error}"
-    if isinstance(error, requests.HTTPError):
+    if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code} {error.response.reason}"
     first: BaseException = error
     while first.__context__ is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, csr_matrix, save_npz, triu
 
 from fastgcn import Graph
-from fastgcn.data.readers import GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL, REDDIT_FASTGCN
+from fastgcn.data.readers.matrices import GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL, REDDIT_FASTGCN
 from tests.data.readers.toy import adjacency, write_trio
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastgcn import Graph
-from fastgcn.data.readers import GRAPHSAGE
+from fastgcn.data.readers.graphsage import GRAPHSAGE
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from tests.data.readers.toy import SOURCE, TARGET, assert_same, multilabel, toy
 from tests.strategies import split_of

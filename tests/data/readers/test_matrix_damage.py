@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import dia_array, save_npz
 
-from fastgcn.data.readers import GNN_BENCHMARK, GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL
+from fastgcn.data.readers.matrices import GNN_BENCHMARK, GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL
 from fastgcn.errors import FormatError, MissingFileError
 from tests.data.readers.matrix_files import READS, write_benchmark, write_dgl, write_saint
 from tests.data.readers.toy import adjacency, toy, write_trio

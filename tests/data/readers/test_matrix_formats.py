@@ -11,7 +11,7 @@ from hypothesis import given
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, save_npz
 
 from fastgcn import Graph
-from fastgcn.data.readers import GNN_BENCHMARK, GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL
+from fastgcn.data.readers.matrices import GNN_BENCHMARK, GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL
 from fastgcn.errors import FastGCNError
 from tests.data.readers.matrix_files import READS, write_benchmark, write_dgl, write_saint
 from tests.data.readers.toy import SOURCE, TARGET, assert_same, dense, multilabel, toy, write_trio
@@ -74,7 +74,7 @@ def test_direction_is_as_it_is_or_as_asked(tmp_path: Path, layout: Callable[...,
     assert_same(NPZ_FOLDER.read(folder, directed=True), toy(directed=True))
     assert_same(NPZ_FOLDER.read(folder, directed=False), toy())
     with pytest.raises(FastGCNError, match="directed must be True, False or None, got 'no'"):
-        NPZ_FOLDER.read(folder, directed="no")  # type: ignore[arg-type]
+        NPZ_FOLDER.read(folder, directed="no")
 
 
 def test_values_are_weights_in_our_own_format_only(tmp_path: Path) -> None:

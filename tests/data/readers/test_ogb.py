@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastgcn import Graph
-from fastgcn.data.readers import OGB
+from fastgcn.data.readers.ogb import OGB
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError
 from tests.data.readers.toy import SOURCE, TARGET, assert_same, multilabel, toy
 from tests.strategies import split_of

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from fastgcn import Graph
-from fastgcn.data.readers import PLANETOID
+from fastgcn.data.readers.planetoid import PLANETOID
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from tests.data.readers.python2_pickle import array_pickle, lists_pickle, matrix_pickle
 from tests.data.readers.toy import assert_same, dense
