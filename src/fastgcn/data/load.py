@@ -99,10 +99,8 @@ def _by_name(name: str | os.PathLike[str], options: dict[str, Any]) -> Graph:
 
     text = os.fspath(name)
     if text == "digits":
-        from fastgcn.data.digits import load_digits
-
-        check_options(load_digits, options, "digits")
-        return load_digits(**options)
+        check_options(registry.load_digits, options, "digits")
+        return registry.load_digits(**options)
     if text in registry.PLANETOID:
         if "name" in options:
             raise InputError(f"{text!r} is a name already; leave out name={options['name']!r}")
