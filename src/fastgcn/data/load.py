@@ -26,7 +26,7 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     * `graphsaint`, `reddit-fastgcn`, `reddit-dgl`, `gnn-benchmark`, `npz`, options `name`,
       `directed`;
     * `ogb`, options `name`, `split`, `directed`, `features`;
-    * `tables`, options those of `fastgcn.data.tables.importing.import_tables`.
+    * `tables`, options those of `fastgcn.data.tables.import_tables`.
 
     Names are `digits`, which comes with the package; `cora`, `citeseer`, `pubmed`, which are
     fetched once; `reddit-sim`, `products-sim`, which are generated once; and those of the
@@ -160,7 +160,7 @@ def import_graph(
     if source is not None and Path(source).exists() and detect(source) == "tables":
         nodes, edges = table_files(Path(source))
     if nodes is not None and edges is not None:
-        from fastgcn.data.tables.importing import import_tables
+        from fastgcn.data.tables import import_tables
 
         import_tables(nodes, edges, out, force=force, **_table_options(options))
         return

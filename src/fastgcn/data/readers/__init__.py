@@ -22,7 +22,7 @@ _TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 def _read_tables(path: Path, **options: Any) -> Graph:
     """A folder with a node and an edge table; the options are those of `import_tables`."""
-    from fastgcn.data.tables.importing import import_tables, read_tables
+    from fastgcn.data.tables import import_tables, read_tables
 
     check_options(import_tables, options, TABLES.format)
     options["name"] = options.get("name") or default_name(path)
