@@ -166,7 +166,7 @@ def tables(folder: Path, _: str) -> Record:
 
 
 def import_(folder: Path, _: str) -> Record:
-    from fastgcn.data.tables.importing import import_tables
+    from fastgcn.data.tables import import_tables
 
     files = folder / "nodes.parquet", folder / "edges.parquet"
     import_tables(*files, folder / "imported", features="x", memory="1GB", force=True)

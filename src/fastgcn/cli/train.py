@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.config import TrainConfig
-    from fastgcn.data.shards import Part
+    from fastgcn.data.shards import StoredShard
     from fastgcn.graph.graph import Graph
     from fastgcn.train.run import Run
 
@@ -85,7 +85,7 @@ def open_data(
         shard = group.on_all("the data", lambda: Shard.of_graph(load(), group))
         return shard.graph, shard
 
-    def own_part() -> "Part":
+    def own_part() -> "StoredShard":
         if resplit:
             raise InputError(
                 f"{data} was sharded with its split; leave --split and --split-seed out"
