@@ -12,7 +12,7 @@ from fastgcn.features.scaling import column_statistics
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.train.run import build_model
+from fastgcn.model import build_model
 
 _BATCHES = 8
 # Training nodes whose features standardise those of all here: on large graphs, looking at every
