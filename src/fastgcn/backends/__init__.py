@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastgcn.backends.base import Backend, Checkpoint, EpochResult
-from fastgcn.backends.cpu import CpuBackend, MakeSampler
+from fastgcn.backends.cpu import CpuBackend, MakeSampler, name_of
 from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
 from fastgcn.progress import note
@@ -13,7 +14,15 @@ from fastgcn.progress import note
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
 
-__all__ = ["Backend", "Checkpoint", "CpuBackend", "EpochResult", "MakeSampler", "choose_backend"]
+__all__ = [
+    "Backend",
+    "Checkpoint",
+    "CpuBackend",
+    "EpochResult",
+    "MakeSampler",
+    "choose_backend",
+    "name_of",
+]
 
 
 def choose_backend(
@@ -29,6 +38,8 @@ def choose_backend(
     With a `shard` of the graph, this process is one of several that train together.
     """
     if shard is not None:
+        if sampler is not None:
+            raise InputError("a sampler of your own trains in one process; leave out torchrun")
         from fastgcn.backends.ranks.backend import RanksBackend
 
         return RanksBackend(shard, config)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend
+from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
 from fastgcn.backends.base import with_prefix
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.diagnose.auto import resolve_samples
-from fastgcn.errors import FormatError, InputError
+from fastgcn.errors import FastGCNError, FormatError, InputError
 from fastgcn.features.plan import check_memory
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
@@ -76,9 +76,15 @@ def fit(
             "config": config.to_dict(),
             "data": None if graph.source is None else dict(graph.source),
             "fingerprint": fingerprint(graph),
+            "sampler": None if sampler is None else name_of(sampler),
         }
         folder = backend.on_first("the run's folder", lambda: RunFolder.create(path, about))
-    return _train(graph, config, backend, folder, callbacks)
+    try:
+        return _train(graph, config, backend, folder, callbacks)
+    except FastGCNError:
+        if folder is not None:
+            folder.discard_if_unused()
+        raise
 
 
 def resume(
@@ -106,6 +112,14 @@ def resume(
         raise InputError(
             f"{run_dir} was trained on other data: {graph.name} does not have its fingerprint; "
             "resume with the graph and split the run was started with"
+        )
+    own = folder.about.get("sampler")
+    if (own is None) != (sampler is None):
+        raise InputError(
+            f"{run_dir} was trained with the settings' own sampler; resume it without `sampler`"
+            if own is None
+            else f"{run_dir} was trained with the sampler {own}; give it again, "
+            "fastgcn.resume(run_dir, graph, sampler=...) in Python"
         )
     backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
     kept = backend.on_first("the run's folder", lambda: folder)
