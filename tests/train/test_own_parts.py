@@ -125,6 +125,21 @@ def test_no_blocks_are_refused() -> None:
         fit(GRAPH, CONFIG, sampler=lambda _: Wrong([]))
 
 
+def test_training_starts_from_a_model(tmp_path: Path) -> None:
+    first = fit(GRAPH, CONFIG)
+    before = weights_of(first.model)
+    second = fit(GRAPH, CONFIG, model=first.model, run_dir=tmp_path / "run")
+    assert weights_of(first.model) == before, "a copy is trained"
+    assert second.history[0]["train_loss"] < first.history[0]["train_loss"]
+    assert weights_of(fastgcn.Run.load(tmp_path / "run").model) == weights_of(second.model)
+
+
+def test_a_model_that_does_not_fit_is_refused() -> None:
+    model = fit(GRAPH, CONFIG).model
+    with pytest.raises(FastGCNError, match="does not fit the graph and the settings"):
+        fit(GRAPH, CONFIG.replace(hidden=5), model=model)
+
+
 def test_callbacks_see_every_record() -> None:
     seen: list[dict[str, Any]] = []
     run = fit(GRAPH, CONFIG, callbacks=[seen.append, lambda _: None])

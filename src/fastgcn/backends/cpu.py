@@ -24,7 +24,7 @@ from fastgcn.graph.adjacency import Adjacency
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, one_thread
 from fastgcn.metrics import Metrics
-from fastgcn.model import GCN, build_model
+from fastgcn.model import GCN, start_from
 from fastgcn.sampling import Block, LayerSampler, Sampler
 from fastgcn.sampling.check import check_blocks
 from fastgcn.sampling.choose import make_sampler
@@ -42,7 +42,7 @@ class CpuBackend:
     """The whole graph is in this process; `folder` is for files that are too large for memory.
 
     `sampler` makes the user's own sampler from Â of the training graph, in place of the one that
-    the settings name.
+    the settings name; `model` is a network to start from, of which a copy is trained.
 
     Attributes, after `prepare`:
         data: the training graph.
@@ -63,9 +63,10 @@ class CpuBackend:
         folder: Path | None = None,
         *,
         sampler: MakeSampler | None = None,
+        model: GCN | None = None,
     ) -> None:
         self.graph, self.config, self.folder = graph, config, folder
-        self._make_sampler = sampler
+        self._make_sampler, self._given_model = sampler, model
         self._evaluators: dict[Part, Scorer | None] = {}
         self._small_steps = False  # not known before the first batch
 
@@ -80,8 +81,7 @@ class CpuBackend:
     def prepare(self) -> None:
         graph, config = self.graph, self.config
         self.data = self._training_data()
-        sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
-        model = build_model(config, sizes, multilabel=graph.multilabel)
+        model = start_from(self._given_model, config, graph)
         model.set_feature_statistics(self.data.statistics)
         self.learner = Learner(model, config, self.device)
         self.sampler = self._sampler()

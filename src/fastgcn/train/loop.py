@@ -18,7 +18,7 @@ from fastgcn.errors import FastGCNError, FormatError, InputError
 from fastgcn.features.plan import check_memory
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
-from fastgcn.model import WeightAverage
+from fastgcn.model import GCN, WeightAverage
 from fastgcn.train.presets import best_preset
 from fastgcn.train.run import Run, RunFolder
 from fastgcn.train.stopping import best_epoch, is_better, should_stop
@@ -41,6 +41,7 @@ def fit(
     *,
     run_dir: str | os.PathLike[str] | None = None,
     sampler: MakeSampler | None = None,
+    model: GCN | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
 ) -> Run:
@@ -52,6 +53,8 @@ def fit(
 
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
+
+    `model` is a network to start from, such as that of an earlier run; a copy of it is trained.
 
     `callbacks` are called with the record of each epoch. If one returns True, training ends
     after that epoch, and the run is finished as if early stopping had ended it.
@@ -65,7 +68,7 @@ def fit(
     if shard is None and sampler is None:
         config = resolve_samples(graph, config)
     path = None if run_dir is None else Path(run_dir)
-    backend = choose_backend(graph, config, path, shard=shard, sampler=sampler)
+    backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
     folder = None
     if path is not None:
         # Before the folder is made: a refused run leaves nothing behind.
