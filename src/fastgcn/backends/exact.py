@@ -10,12 +10,13 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.features.propagate import FilledRows, RowsById, mean_row_bytes
+from fastgcn.features.buffer import RowBuffer, rows_of
+from fastgcn.features.propagate import mean_row_bytes
 from fastgcn.features.sparse import dense
 from fastgcn.features.store import FeatureStore, NodeFeatures
-from fastgcn.graph.adjacency import RowSource
+from fastgcn.graph.adjacency import AdjacencyRows, NormalizedRows
+from fastgcn.graph.edges import GraphEdges
 from fastgcn.graph.graph import Graph
-from fastgcn.graph.rows import GraphRows
 from fastgcn.model import GCN, GraphConvolution
 from fastgcn.progress import progress
 from fastgcn.sampling import Block
@@ -34,7 +35,7 @@ ROW_ARRAYS = 3
 @torch.no_grad()
 def full_forward(
     model: GCN,
-    source: RowSource,
+    source: AdjacencyRows,
     features: FeatureStore,
     nodes: IntArray,
     *,
@@ -68,14 +69,14 @@ class _Pass:
 
     Attributes:
         h: rows of H^(l) by node id; stale where no layer wants them as they are.
-        z: what the next layer mixes, for the nodes `below`: HW, or H where W widens. Where h is
+        z: what the next layer mixes: HW, or H where W widens. Where h is
             not wanted, z is all that is kept of a layer, and mostly narrower.
     """
 
     def __init__(
         self,
         model: GCN,
-        source: RowSource,
+        source: AdjacencyRows,
         features: FeatureStore,
         asked: IntArray,
         advance: Callable[[int], None],
@@ -86,14 +87,14 @@ class _Pass:
         self.device = next(model.parameters()).device
         self.room = room if self.device.type == "cpu" else None
         self.h: Callable[[IntArray], Tensor] = self._inputs
-        self.hidden: list[RowsById] = []  # of the asked nodes, where the output layer wants them
-        self.below, self.z = asked, FilledRows(0, None)
+        self.hidden: list[RowBuffer] = []  # of the asked nodes, where the output layer wants them
+        self.z = RowBuffer(asked)
 
     def _inputs(self, ids: IntArray) -> Tensor:
         return dense(self.features.take(ids)).to(self.device)
 
     def read_features(self, nodes: IntArray) -> None:
-        self.below, self.z = nodes, FilledRows(len(nodes), self.room)
+        self.z = RowBuffer(nodes, self.room)
         for start, ids in _chunks(nodes, _ROWS_AT_ONCE):
             self.z.put(start, self.model.convolutions[0].before(self._inputs(ids)))
             self.advance(len(ids))
@@ -110,7 +111,7 @@ class _Pass:
         upper = None if last else self.model.convolutions[number + 1]
         jumping = self.model.jumping != "none"
         kept = upper is None or upper.own_weight is not None or jumping
-        rows, z = FilledRows(len(wanted), self.room), FilledRows(len(nodes), self.room)
+        rows, z = RowBuffer(wanted, self.room), RowBuffer(nodes, self.room)
         convolved = self._convolution(layer) if mixed is None else _kept(mixed, layer, self.device)
         for start, ids in _chunks(nodes, self._at_once() if mixed is None else _ROWS_AT_ONCE):
             out = layer.finish(convolved(start, ids), self._own_rows(number, ids))
@@ -119,13 +120,13 @@ class _Pass:
                 z.put(start, upper.before(out))
             if kept:
                 first, stop = np.searchsorted(wanted, (ids[0], ids[-1] + 1))
-                rows.put(int(first), RowsById.among(ids, out, wanted[first:stop]))
+                rows.put(int(first), rows_of(wanted[first:stop], ids, out))
             self.advance(len(ids))
         if kept:
-            self.h = RowsById(wanted, rows)
+            self.h = rows.take
         if jumping:
-            self.hidden.append(RowsById(self.asked, FilledRows.with_rows(self.h(self.asked))))
-        self.below, self.z = nodes, z
+            self.hidden.append(RowBuffer.of(self.asked, self.h(self.asked)))
+        self.z = z
 
     def _at_once(self) -> int:
         """Nodes that are mixed together: where z is in a file, all of it is read each time."""
@@ -136,8 +137,8 @@ class _Pass:
 
     def _convolution(self, layer: GraphConvolution) -> Callable[[int, IntArray], Tensor]:
         """ÂHW of some nodes, from z."""
-        z, numbered = self.z.rows, _numbering(self.below, self.source.n)
-        below = torch.from_numpy(self.below)
+        z, numbered = self.z.rows, _numbering(self.z.nodes, self.source.n)
+        below = torch.from_numpy(self.z.nodes)
 
         def convolved(_: int, ids: IntArray) -> Tensor:
             rows = self.source.rows(ids)
@@ -152,7 +153,7 @@ class _Pass:
 
     def _own_rows(self, number: int, ids: IntArray) -> Tensor | None:
         if self.model.jumps(number):
-            return self.model.joined([rows(ids) for rows in self.hidden])
+            return self.model.joined([rows.take(ids) for rows in self.hidden])
         return None if self.model.convolutions[number].own_weight is None else self.h(ids)
 
 
@@ -178,7 +179,7 @@ def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
     return lambda ids: places[ids]
 
 
-def needed_nodes(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
+def needed_nodes(source: AdjacencyRows, nodes: IntArray, layers: int) -> list[IntArray]:
     """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
     sets = [nodes]
     for _ in range(layers):
@@ -234,10 +235,10 @@ def _evaluating(model: GCN) -> Iterator[None]:
         model.train(was_training)
 
 
-def full_view(model: GCN, graph: Graph) -> tuple[RowSource, NodeFeatures]:
+def full_view(model: GCN, graph: Graph) -> tuple[AdjacencyRows, NodeFeatures]:
     """The rows of Â and of X that this network sees of a graph."""
     return (
-        GraphRows(graph.csr, model.normalization),
+        NormalizedRows(GraphEdges(graph.csr), model.normalization),
         feature_rows(model, graph.features),
     )
 

@@ -25,7 +25,7 @@ from fastgcn.features.encoded import Bits, BitsInFile, BitsInMemory, EncodedStor
 from fastgcn.features.propagate import propagated
 from fastgcn.features.store import NodeFeatures
 from fastgcn.files import write_text
-from fastgcn.graph.adjacency import Rows, RowSource
+from fastgcn.graph.adjacency import AdjacencyRows, Rows
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import note, progress
 from fastgcn.scratch import Scratch, make_room
@@ -43,7 +43,7 @@ class InputBlocks:
     """Rows of ÂX (n, F), or of [ÂX | X] (n, 2F) with `beside`, as bits of one precision."""
 
     def __init__(
-        self, source: RowSource, features: NodeFeatures, dtype: str, *, beside: bool = False
+        self, source: AdjacencyRows, features: NodeFeatures, dtype: str, *, beside: bool = False
     ) -> None:
         self.source, self.features, self.dtype, self.beside = source, features, dtype, beside
         self.n = source.n
@@ -95,7 +95,7 @@ def kept_inputs(
 
 def first_layer_rows(
     graph: Graph,
-    source: RowSource,
+    source: AdjacencyRows,
     features: NodeFeatures,
     nodes: IntArray,
     *,
@@ -121,7 +121,7 @@ def first_layer_rows(
 class _Selected:
     """Some rows of Â under new row numbers, columns as they were."""
 
-    source: RowSource
+    source: AdjacencyRows
     nodes: IntArray
 
     @property

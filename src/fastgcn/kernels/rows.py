@@ -7,7 +7,6 @@ import torch
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.graph.csr import damaged
 from fastgcn.kernels.threads import over_ranges
 from fastgcn.scratch import forget
 
@@ -18,6 +17,8 @@ _WORTH_SHARING = 1 << 18
 _PIECE_ENTRIES = 1 << 19
 
 _NO_WEIGHTS = np.empty(0, np.float32)
+_NO_POSITIONS = np.empty(0, np.int32)
+_PIECES = 8  # of rows that are counted, so that threads share them evenly
 
 
 def cut_rows(
@@ -27,28 +28,59 @@ def cut_rows(
     nodes: IntArray,
     *,
     loops: bool = False,
+    own: IntArray | None = None,
+    position: IntArray | None = None,
+    counts: IntArray | None = None,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """The CSR arrays of the rows `nodes` (s,): `indptr` (s+1,) int64, `indices`, float32 `values`.
 
-    `weights` None stands for ones. With `loops`, row i also has the column nodes[i], which the
-    matrix must not have, with the value one, in its ascending place.
+    `weights` None stands for ones. With `loops`, row i also has the column own[i], nodes[i] if
+    not given, which the matrix must not have, with the value one, in its ascending place.
+
+    With `position` (n,), which must ascend where it is not negative, columns are renumbered by
+    it, and those of -1 left out; `counts` (s,) are then the entries left, by `count_rows`.
     """
-    counts = indptr[nodes + 1] - indptr[nodes] + loops
+    if counts is None:
+        counts = indptr[nodes + 1] - indptr[nodes]
     starts = np.zeros(len(nodes) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    columns = np.empty(starts[-1], indices.dtype)
+    np.cumsum(counts + loops, out=starts[1:])
+    renumber = _NO_POSITIONS if position is None else position
+    columns = np.empty(starts[-1], indices.dtype if position is None else position.dtype)
     values = np.empty(starts[-1], np.float32)
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
+    loop = nodes if own is None else own
     bounds = np.searchsorted(starts, np.arange(0, starts[-1], _PIECE_ENTRIES)).tolist()
     for first, last in pairwise([*bounds, len(nodes)]):
         over_ranges(
-            lambda a, b: _cut(a, b, *matrix, nodes, loops, starts, columns, values),
+            lambda a, b: _cut(a, b, *matrix, nodes, renumber, loop, loops, starts, columns, values),
             first + _shares(starts[first : last + 1] - starts[first]),
         )
         if len(bounds) > 1:
             forget(indices)
             forget(matrix[2])
     return starts, columns, values
+
+
+def count_rows(
+    indptr: IntArray,
+    indices: IntArray,
+    weights: FloatArray | None,
+    nodes: IntArray,
+    position: IntArray | None = None,
+) -> tuple[IntArray, FloatArray]:
+    """(s,) how many entries the rows `nodes` have, and (s,) float64 the sums of their weights.
+
+    With `position` (n,), only entries count whose column has a position that is not -1. A count
+    of -1 stands for a row with a column outside of 0..n-1, as a damaged file has it.
+    """
+    counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
+    matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
+    inside = _NO_POSITIONS if position is None else position
+    over_ranges(
+        lambda a, b: _count(a, b, *matrix, nodes, inside, counts, sums),
+        np.linspace(0, len(nodes), _PIECES + 1).astype(np.int64),
+    )
+    return counts, sums
 
 
 def scale_rows(
@@ -80,24 +112,57 @@ def _cut(
     indices: IntArray,
     weights: FloatArray,
     nodes: IntArray,
+    position: IntArray,
+    own: IntArray,
     loops: bool,
     starts: IntArray,
     columns: IntArray,
     values: FloatArray,
 ) -> None:
     for i in range(start, stop):
-        node, at = nodes[i], starts[i]
-        loop_to_come = loops
-        for entry in range(indptr[node], indptr[node + 1]):
-            if loop_to_come and indices[entry] > node:
-                columns[at], values[at] = node, 1
+        at, loop_to_come = starts[i], loops
+        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+            column = np.int64(indices[entry])
+            if len(position) > 0:
+                column = np.int64(position[column])
+                if column < 0:
+                    continue
+            if loop_to_come and column > own[i]:
+                columns[at], values[at] = own[i], 1
                 at += 1
                 loop_to_come = False
-            columns[at] = indices[entry]
+            columns[at] = column
             values[at] = weights[entry] if len(weights) > 0 else 1
             at += 1
         if loop_to_come:
-            columns[at], values[at] = node, 1
+            columns[at], values[at] = own[i], 1
+
+
+@njit(cache=True, nogil=True)
+def _count(
+    start: int,
+    stop: int,
+    indptr: IntArray,
+    indices: IntArray,
+    weights: FloatArray,
+    nodes: IntArray,
+    position: IntArray,
+    counts: IntArray,
+    sums: FloatArray,
+) -> None:
+    for i in range(start, stop):
+        count, total = 0, 0.0
+        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+            if len(position) > 0:
+                column = indices[entry]
+                if column < 0 or column >= len(position):
+                    count = -1
+                    break
+                if position[column] < 0:
+                    continue
+            count += 1
+            total += weights[entry] if len(weights) > 0 else 1.0
+        counts[i], sums[i] = count, total
 
 
 @njit(cache=True, nogil=True)
@@ -116,115 +181,3 @@ def _scale(
             if len(others) > 0:
                 value *= others[columns[entry]]
             values[entry] = value
-
-
-_NO_INDUCED_WEIGHTS = np.empty(0, np.float32)
-_PIECES = 8  # a call is cut into, so that threads share it evenly
-
-
-def count_inside(
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray | None,
-    nodes: IntArray,
-    position: IntArray,
-) -> tuple[IntArray, FloatArray]:
-    """(s,) how many entries of the rows `nodes` have their column inside, and (s,) their sums.
-
-    `position` (n,) is a node's number among those inside, -1 for all others. That the rows lie
-    within the entries is known (`check_rows`); columns of a damaged file are refused, so that
-    `cut_inside` can rely on those counted.
-    """
-    counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
-    matrix = indptr, indices, _NO_INDUCED_WEIGHTS if weights is None else weights
-    over_ranges(lambda a, b: _count(a, b, *matrix, nodes, position, counts, sums), _pieces(nodes))
-    if len(counts) and counts.min() < 0:
-        raise damaged(indices, f"it names a column outside of 0..{len(position) - 1:,}")
-    return counts, sums
-
-
-def cut_inside(
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray | None,
-    nodes: IntArray,
-    position: IntArray,
-    counts: IntArray,
-    *,
-    loops: bool,
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """The CSR arrays of the rows `nodes`, columns renumbered by `position`, which ascends.
-
-    `counts` (s,) are those of `count_inside`. With `loops`, a row also has its own column.
-    """
-    starts = np.zeros(len(nodes) + 1, np.int64)
-    np.cumsum(counts + loops, out=starts[1:])
-    columns = np.empty(starts[-1], position.dtype)
-    values = np.empty(starts[-1], np.float32)
-    matrix = indptr, indices, _NO_INDUCED_WEIGHTS if weights is None else weights
-    over_ranges(
-        lambda a, b: _cut_induced(a, b, *matrix, nodes, position, loops, starts, columns, values),
-        _pieces(nodes),
-    )
-    return starts, columns, values
-
-
-def _pieces(nodes: IntArray) -> IntArray:
-    return np.linspace(0, len(nodes), _PIECES + 1).astype(np.int64)
-
-
-@njit(cache=True, nogil=True)
-def _count(
-    start: int,
-    stop: int,
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray,
-    nodes: IntArray,
-    position: IntArray,
-    counts: IntArray,
-    sums: FloatArray,
-) -> None:
-    for i in range(start, stop):
-        count, total = 0, 0.0
-        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            column = indices[entry]
-            if column < 0 or column >= len(position):
-                count = -1
-                break
-            if position[column] >= 0:
-                count += 1
-                total += weights[entry] if len(weights) > 0 else 1.0
-        counts[i], sums[i] = count, total
-
-
-@njit(cache=True, nogil=True)
-def _cut_induced(
-    start: int,
-    stop: int,
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray,
-    nodes: IntArray,
-    position: IntArray,
-    loops: bool,
-    starts: IntArray,
-    columns: IntArray,
-    values: FloatArray,
-) -> None:
-    for i in range(start, stop):
-        own, at = position[nodes[i]], starts[i]
-        loop_to_come = loops
-        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            column = position[indices[entry]]
-            if column < 0:
-                continue
-            if loop_to_come and column > own:
-                columns[at], values[at] = own, 1
-                at += 1
-                loop_to_come = False
-            columns[at] = column
-            values[at] = weights[entry] if len(weights) > 0 else 1
-            at += 1
-        if loop_to_come:
-            columns[at], values[at] = own, 1

@@ -12,7 +12,8 @@ import torch
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.ranks.collectives import Communicator
-from fastgcn.kernels.shares import entries_at, pick_drawn, sums_of_columns
+from fastgcn.kernels.picks import number_columns, pick_entries
+from fastgcn.kernels.shares import entries_at, sums_of_columns
 
 Csr = tuple[IntArray, IntArray, FloatArray]
 
@@ -65,6 +66,13 @@ class SampledMatrix(NamedTuple):
 
     csr: Csr
     diagonal: FloatArray | None
+
+    def pick(self, rows: IntArray, drawn: IntArray, weights: FloatArray, place: IntArray) -> Csr:
+        """Entries of own `rows` in the columns `drawn`, times these columns' weights, as CSR
+        arrays whose columns are places in `drawn`."""
+        indptr, columns, values = pick_entries(*self.csr, rows, drawn, weights, False, place)
+        _, places = number_columns(drawn, columns, place)
+        return indptr, places, values
 
     def empty(self, indptr: IntArray, rows: IntArray) -> int:
         """How many of some own rows have no entry, in what was picked of them or in full."""
@@ -127,7 +135,7 @@ class FixedDistribution:
         drawn, weights = self._drawn(points)
         rows = self.numbers.own(above)
         local = self.numbers.local(drawn)
-        csr = pick_drawn(*self.matrix.csr, rows, local, weights, self.numbers.place)
+        csr = self.matrix.pick(rows, local, weights, self.numbers.place)
         return self._met(drawn, csr, self.matrix.empty(csr[0], rows), len(points))
 
     def _drawn(self, points: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -204,9 +212,8 @@ class LadiesDistribution:
         if total > 0:
             drawn, times = self._drawn(above, rows, ends, np.sort(points) * total)
         local = self.numbers.local(drawn)
-        indptr, columns, values = pick_drawn(
-            *self.matrix.csr, rows, local, np.ones(len(drawn)), self.numbers.place
-        )
+        ones, place = np.ones(len(drawn)), self.numbers.place
+        indptr, columns, values = self.matrix.pick(rows, local, ones, place)
         facts = np.array([len(columns), self.matrix.empty(indptr, rows)])
         sums = np.append(sums_of_columns(columns, values, self.power, len(drawn)), facts)
         sums = self.comm.all_reduce(torch.from_numpy(sums), "sums of columns").numpy()
