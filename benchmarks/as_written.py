@@ -7,7 +7,7 @@ takes most of the arithmetic away; estimators are compared with both.
 from dataclasses import replace
 
 from fastgcn.arrays import FloatArray
-from fastgcn.kernels.groups import sample_all_drawn, sample_by_vertices
+from fastgcn.kernels.blocks import sample_all_drawn, sample_by_vertices
 from fastgcn.sampling import LayerSampler
 from fastgcn.sampling.layer import ByPoints, Source
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.features.sparse import InputRows
-from fastgcn.kernels.groups import Blocks
+from fastgcn.kernels.blocks import Blocks
 from fastgcn.kernels.products import mixing_first_pays, sparse_times_dense, transposed_times_dense
 from fastgcn.sampling.draws import Rng
 

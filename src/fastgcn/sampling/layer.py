@@ -17,15 +17,19 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.config import LARGEST_POWER, OWN_POWERS, Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph.adjacency import Adjacency, Rows
-from fastgcn.kernels.draws import sums_of_powers
-from fastgcn.kernels.groups import (
+from fastgcn.kernels.blocks import (
     Blocks,
+    has_repeats,
+    number_columns,
+    pick_entries,
+    pick_reached,
+    reach,
     room,
     sample_by_entries,
     sample_by_reach,
     sample_by_vertices,
 )
-from fastgcn.kernels.picks import has_repeats, number_columns, pick_entries, pick_reached, reach
+from fastgcn.kernels.draws import sums_of_powers
 from fastgcn.sampling.block import Block, BlockGroup, LayerRows
 from fastgcn.sampling.draws import POINTS, Drawing, Law, Rng, fixed_q, make_drawing
 
@@ -144,7 +148,7 @@ class ByPoints:
     """Vertices drawn by t points in [0, 1), for many batches in one compiled call.
 
     Attributes:
-        kernel: one of those in `kernels/groups.py`.
+        kernel: one of those in `kernels/blocks.py`.
         law: its arguments before the points.
         points: takes t points for each of some batches.
         ascending: whether the kernel wants them in order.

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fastgcn.graph.adjacency import AdjacencyRows
 from fastgcn.graph.csr import CSR
-from fastgcn.kernels.picks import number_columns
-from fastgcn.kernels.random import sample_neighbors
+from fastgcn.kernels.blocks import number_columns
+from fastgcn.kernels.counter_random import sample_neighbors
 from fastgcn.sampling.block import Block
 from fastgcn.sampling.draws import Rng, uniforms
 

@@ -12,8 +12,8 @@ import torch
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.ranks.collectives import Communicator
-from fastgcn.kernels.picks import number_columns, pick_entries
-from fastgcn.kernels.shares import entries_at, sums_of_columns
+from fastgcn.kernels.blocks import number_columns, pick_entries
+from fastgcn.kernels.draws import entries_at, sums_of_columns
 
 Csr = tuple[IntArray, IntArray, FloatArray]
 
