@@ -9,8 +9,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
 from fastgcn.features.sparse import InputRows, SparseRows
 from fastgcn.features.store import Statistics
+from fastgcn.graph.graph import Graph
 from fastgcn.kernels.random import dropout_mask
 from fastgcn.sampling.block import Block
 
@@ -291,6 +293,23 @@ class WeightAverage:
             else:
                 mean.copy_(now)
         return self.model
+
+
+def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
+    """The network to train on a graph: a new one, or a copy of the user's `model`."""
+    sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
+    new = build_model(config, sizes, multilabel=graph.multilabel)
+    if model is None:
+        return new
+    given, wanted = (
+        {name: tuple(value.shape) for name, value in each.state_dict().items()}
+        for each in (model, new)
+    )
+    if given != wanted:
+        raise InputError(
+            f"the model does not fit the graph and the settings: it has {given}, they need {wanted}"
+        )
+    return copy.deepcopy(model)
 
 
 def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
