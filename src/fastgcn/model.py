@@ -10,8 +10,8 @@ from torch import Generator, Tensor, nn
 
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
-from fastgcn.features.sparse import InputRows, SparseRows
-from fastgcn.features.store import Statistics
+from fastgcn.features.scaling import Statistics
+from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.random import dropout_mask
 from fastgcn.sampling.block import Block
@@ -56,7 +56,7 @@ class GraphConvolution(nn.Module):
     def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
         """`own` None: O = H. `block` None: h holds rows of ÂH, and rows of O to the right of them
         where the layer has R; these may be sparse."""
-        if isinstance(h, SparseRows):
+        if isinstance(h, SparseMatrix):
             assert block is None
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
@@ -91,13 +91,13 @@ class Dropout(nn.Module):
     @overload
     def forward(self, h: Tensor, layer: int) -> Tensor: ...
     @overload
-    def forward(self, h: SparseRows, layer: int) -> SparseRows: ...
+    def forward(self, h: SparseMatrix, layer: int) -> SparseMatrix: ...
     def forward(self, h: InputRows, layer: int) -> InputRows:
         """Of sparse rows, only entries that are stored: what is zero stays so anyway."""
         rate = self.rates[layer]
         if not self.training or rate == 0:
             return h
-        if isinstance(h, SparseRows):
+        if isinstance(h, SparseMatrix):
             return h.scaled(self._mask(h.values.shape, rate).numpy())
         if h.device.type != "cpu":
             return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)

@@ -19,7 +19,6 @@ from fastgcn.backends.interval import Sizes, validation_interval
 from fastgcn.backends.steps import Step, make_step
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
-from fastgcn.features.stored import StoredRows
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, one_thread
@@ -166,7 +165,7 @@ class CpuBackend:
         small = group.x.numel() // len(group) * self.model.sizes[1] < _SMALL_PRODUCT
         self._small_steps = small
         # A thread that waits for a disk does not compute, so that one core is enough for both.
-        on_disk = isinstance(self.data.inputs, StoredRows)
+        on_disk = self.data.inputs.on_disk
         if on_disk or (torch.get_num_threads() > 1 and not self.minibatches.quick):
             groups = ahead(groups)
         with closing(groups), one_thread(small):
