@@ -37,7 +37,7 @@ class TrainedNetwork:
         for epoch in range(config.epochs):
             if epoch in age_at:
                 self._histories[age_at[epoch]] = self._history()
-                (self._norms[age_at[epoch]],) = self.trainer.row_norms()
+                (self._norms[age_at[epoch]],) = self._row_norms()
             self.trainer.train_epoch(epoch)
         self._weights = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
 
@@ -72,9 +72,10 @@ class TrainedNetwork:
         """What looking at all hidden rows costs an epoch; nothing where that is not done."""
         if config.history:
             return self._time("history", self._history) / config.history_every
-        return (
-            self._time("norms", self.trainer.row_norms) if config.distribution == "optimal" else 0.0
-        )
+        return self._time("norms", self._row_norms) if config.distribution == "optimal" else 0.0
+
+    def _row_norms(self) -> list[FloatArray]:
+        return [each.norms() for each in self.trainer.layer_rows()]
 
     def _time(self, name: str, look: Callable[[], object]) -> float:
         if name not in self._seconds:
