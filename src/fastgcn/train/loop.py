@@ -28,7 +28,7 @@ from fastgcn.machine import choose_device, memory_of_device, one_thread, thread_
 from fastgcn.model import WeightAverage
 from fastgcn.sampling import Block, LayerSampler
 from fastgcn.sampling.history import HistorySampler
-from fastgcn.train.presets import best_preset
+from fastgcn.train.presets import resolve
 from fastgcn.train.run import Checkpoint, Run, RunFolder, build_model
 from fastgcn.train.stopping import best_epoch, is_better, should_stop
 
@@ -280,20 +280,22 @@ def fit(
     run_dir: str | os.PathLike[str] | None = None,
     on_epoch: OnEpoch | None = None,
     shard: "Shard | None" = None,
+    **settings: Any,
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
-    Without a config, with the best settings known for such a graph. `run_dir` keeps the run on
-    disk, where it survives an interruption (`resume`). `on_epoch` is called with the record of
-    each epoch. Where several processes train, each is given its `shard` of the graph; the first
-    of them keeps the run.
+    Settings are given by `config`, by name (`epochs=20`), or both; names go before the config.
+    Those that are not given are chosen for the graph, or by the preset that is named
+    (`preset="paper"`). `run_dir` keeps the run on disk, where it survives an interruption
+    (`resume`). `on_epoch` is called with the record of each epoch. Where several processes
+    train, each is given its `shard` of the graph; the first of them keeps the run.
 
     >>> import fastgcn
-    >>> run = fastgcn.fit(fastgcn.load("digits"), fastgcn.TrainConfig(epochs=2, samples=50))
-    >>> len(run.history)
-    2
+    >>> run = fastgcn.fit(fastgcn.load("digits"), epochs=2, samples=50)
+    >>> len(run.history), run.config.norm
+    (2, 'layer')
     """
-    config = config or best_preset(graph)
+    config = resolve(graph, config, settings)
     backend = _ranks_backend(shard, config)
     if backend is None:
         config = resolve_samples(graph, config)
