@@ -1,17 +1,13 @@
 """Training on a graph whose features are larger than the memory that the process may take.
 
-    python benchmarks/bench_out_of_core.py FOLDER [--limit 4GB] [--only STEP ...]
-
 Every step runs in a process of its own that the system holds to the limit (RLIMIT_DATA: what it
-allocates; pages of files, which the system drops when it needs memory, do not count), and whose
-peaks are told: VmHWM, all resident pages, those of files too; RssAnon, without these; VmData,
-what the limit is on. Steps that are in the results already are not done again.
+allocates; pages of files, which the system drops when it needs memory, do not count):
 
 * generate: the graph, 10 M nodes with 200 M stored edges and 128 features;
 * train: one epoch with the best settings, `memory` being the limit, precomputation, validation
   and test included;
 * fits: the same settings on a graph of the same kind with 0.5 M nodes, all in memory, no limit;
-* steps: 500 steps of the former, in chunks; cold-steps: every input row that is not in the
+* steps: 500 steps of the former, in turns; cold-steps: every input row that is not in the
   process's memory comes from the disk, for the file is dropped from the system's cache again and
   again; half-steps, half-cold-steps: with ÂX in float16; fits-steps: 500 steps of the latter;
 * predict: classes of all nodes to a Parquet file;
@@ -19,51 +15,41 @@ what the limit is on. Steps that are in the results already are not done again.
 * dtype: test micro-F1 with ÂX in each precision, with the paper's settings on Pubmed and
   reddit-sim, over three seeds.
 
-FOLDER needs 40 GB free; what is made there stays until it is deleted.
+The folder needs 40 GB free; what is made there stays until it is deleted.
 """
 
-import argparse
-import json
 import os
-import resource
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import chain, count, islice, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.results import Record, Results
-from benchmarks.speed.training_process import STATUS, AnonymousPeak, status_bytes
+from benchmarks.pages import DASH, Experiment, mean_sd, short
+from benchmarks.processes import fresh
+from benchmarks.results import Measurement, Record, Results
 from fastgcn.data.generate_config import GenerateConfig
 from fastgcn.memory import memory_bytes
+from fastgcn.report.page import Table
 
 if TYPE_CHECKING:
     from fastgcn import Graph, TrainConfig
 
-RESULTS = Path(__file__).parent.parent / "results" / "scale.jsonl"
 KIND: dict[str, Any] = {"features": 128, "classes": 16, "max_degree": 10_000}
 LARGE = GenerateConfig(name="large", nodes=10_000_000, edges=100_000_000, **KIND)
 FITS = GenerateConfig(name="fits", nodes=500_000, edges=5_000_000, **KIND)
 
-TOLD = (
-    "seconds_per_batch",
-    "precompute_seconds",
-    "sampling_seconds",
-    "compute_seconds",
-    "evaluation_seconds",
-    "batches",
-    "val_micro_f1",
-    "test_micro_f1",
-)
-
-_STEPS, _CHUNK = 500, 50
+_TOLD = (
+    "seconds_per_batch", "precompute_seconds", "sampling_seconds", "compute_seconds",
+    "evaluation_seconds", "batches", "val_micro_f1", "test_micro_f1",
+)  # fmt: skip
+_DTYPES = ("float32", "float16", "bfloat16")
+_TURNS = 10
 _DROP_SECONDS = 0.05
 _ROWS = 1 << 18  # of a table that are written together
 
@@ -81,41 +67,37 @@ def settings(graph: "Graph", memory: str, dtype: str) -> "TrainConfig":
     return best_preset(graph).replace(epochs=1, memory=memory, inputs_dtype=dtype, device="cpu")
 
 
-def train(folder: Path, memory: str, *, name: str = LARGE.name) -> Record:
+def train(folder: Path, memory: str, name: str = LARGE.name) -> Record:
     import fastgcn
 
     graph = fastgcn.open_store(folder / name)
     run_dir = folder / f"run-{name}-{time.time():.0f}"
     run = fastgcn.fit(graph, settings(graph, memory, "float32"), run_dir=run_dir)
-    return {key: run.metrics[key] for key in TOLD}
+    return {key: run.metrics[key] for key in _TOLD}
 
 
 def fits(folder: Path, _: str) -> Record:
     generate(folder, "", FITS)
-    return train(folder, "auto", name=FITS.name)
+    return train(folder, "auto", FITS.name)
 
 
 def steps(
     folder: Path, memory: str, *, cold: bool = False, dtype: str = "float32", name: str = LARGE.name
 ) -> Record:
-    """Milliseconds a step, the median over chunks of steps and all of them."""
+    """Milliseconds a step: the median over turns, and all of them."""
     import fastgcn
+    from benchmarks.network import steps as steps_of
+    from benchmarks.timing import seconds_in_turns
     from fastgcn.machine import thread_count
     from fastgcn.train.loop import Trainer
 
     graph = fastgcn.open_store(folder / name)
     config = settings(graph, memory, dtype)
-    found = []
-    with thread_count(config.threads):
-        trainer = Trainer(graph, config, None)
-        batches = chain.from_iterable(trainer.feed.shuffled() for _ in count())
-        trainer.train_on(islice(batches, _CHUNK))
-        with dropped_from_cache(folder / name / "inputs") if cold else nullcontext():
-            for _ in range(_STEPS // _CHUNK):
-                start = time.perf_counter()
-                trainer.train_on(islice(batches, _CHUNK))
-                found.append((time.perf_counter() - start) / _CHUNK * 1e3)
-    return {"ms_a_step": float(np.median(found)), "all": [round(each, 2) for each in found]}
+    dropped = dropped_from_cache(folder / name / "inputs") if cold else nullcontext()
+    with thread_count(config.threads), dropped:
+        sides = {"it": steps_of(Trainer(graph, config, None))}
+        found = 1e3 * np.array(seconds_in_turns(sides, rounds=_TURNS, chunk_seconds=1)["it"])
+    return {"ms_a_step": float(np.median(found)), "all": found.round(2).tolist()}
 
 
 def predict(folder: Path, memory: str) -> Record:
@@ -146,8 +128,7 @@ def tables(folder: Path, _: str) -> Record:
     for start in range(0, graph.n_nodes, _ROWS):
         ids = np.arange(start, min(start + _ROWS, graph.n_nodes))
         rows = np.asarray(graph.features[ids])
-        width = rows.shape[1]
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), width)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
         nodes = {"id": ids, "label": graph.labels[ids], "split": part[ids], "x": vectors}
         source = np.repeat(ids, np.diff(graph.indptr[start : ids[-1] + 2]))
         target = np.array(graph.indices[graph.indptr[start] : graph.indptr[ids[-1] + 1]])
@@ -199,10 +180,10 @@ STEPS: dict[str, Callable[[Path, str], Record]] = {
     "train": train,
     "fits": fits,
     "steps": steps,
-    "cold-steps": lambda folder, memory: steps(folder, memory, cold=True),
-    "half-steps": lambda folder, memory: steps(folder, memory, dtype="float16"),
-    "half-cold-steps": lambda folder, memory: steps(folder, memory, dtype="float16", cold=True),
-    "fits-steps": lambda folder, _: steps(folder, "auto", name=FITS.name),
+    "cold-steps": partial(steps, cold=True),
+    "half-steps": partial(steps, dtype="float16"),
+    "half-cold-steps": partial(steps, dtype="float16", cold=True),
+    "fits-steps": partial(steps, name=FITS.name),
     "predict": predict,
     "tables": tables,
     "import": import_,
@@ -210,72 +191,60 @@ STEPS: dict[str, Callable[[Path, str], Record]] = {
 UNLIMITED = ("fits", "fits-steps", "tables")
 
 
-def limited(step: str, folder: Path, limit: str) -> Record:
-    """A step in this process: what it tells, its seconds and the peaks of its memory."""
-    if step not in UNLIMITED:
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes(limit),) * 2)
-    start = time.perf_counter()
-    with AnonymousPeak() as anonymous:
-        told = STEPS[step](folder, limit)
-    return told | {
-        "seconds": round(time.perf_counter() - start, 1),
-        "VmHWM": status_bytes("VmHWM"),
-        "RssAnon": anonymous.bytes,
-    }
+def experiments(folder: Path, limit: str) -> list[Experiment]:
+    """A row a step, and the scores of each precision."""
+    return [_step(name, folder, limit) for name in STEPS] + [
+        Experiment(name="dtype", title="Half precision", plan=plan_dtypes, show=show_dtypes)
+    ]
 
 
-def fresh(step: str, folder: Path, limit: str) -> Record:
-    command = [sys.executable, __file__, str(folder), "--limit", limit, "--step", step]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: Record = json.loads(done.stdout.splitlines()[-1])
-    return found
+def _step(name: str, folder: Path, limit: str) -> Experiment:
+    key = {"figure": "out of core", "step": name, "limit": limit, "nodes": LARGE.nodes}
+
+    def measure() -> Record:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = name in UNLIMITED
+        memory = "auto" if free else limit
+        return fresh(STEPS[name], folder, memory, limit=None if free else memory_bytes(limit))
+
+    def show(results: Results) -> list[Table]:
+        found = results.get(key)
+        if found is None:
+            return []
+        peak, anonymous = found.get("peak"), found.get("anonymous")
+        cells = (short(found.get("seconds")), short(found.get("ms_a_step")))
+        cells += tuple(DASH if n is None else f"{n / 1e9:.1f}" for n in (peak, anonymous))
+        head = ("step", "s", "ms a step", "peak, GB", "without files, GB")
+        return [Table(head, [(name, *cells)], f"{name}, held to {limit}")]
+
+    plan = [Measurement(f"Out of core: {name}", key, measure)]
+    return Experiment(name=name, title=name, plan=lambda _: plan, show=show)
 
 
-def measure_dtypes(results: Results) -> None:
-    import fastgcn
+def _dtype(data: str, dtype: str, seed: int) -> Measurement:
     from fastgcn.train.presets import paper_preset
 
+    config = paper_preset(data).replace(seed=seed, inputs_dtype=dtype, device="cpu")
+    key = {"figure": "inputs dtype", "data": data, "config": config.to_dict()}
+
+    def measure() -> Record:
+        import fastgcn
+
+        metrics = fastgcn.fit(fastgcn.load(data), config).metrics
+        return {key: metrics[key] for key in ("val_micro_f1", "test_micro_f1", "best_epoch")}
+
+    return Measurement(f"{data}: {dtype}, seed {seed}", key, measure)
+
+
+def plan_dtypes(_: Results) -> Iterator[Measurement]:
+    for data, seed, dtype in product(("pubmed", "reddit-sim"), range(3), _DTYPES):
+        yield _dtype(data, dtype, seed)
+
+
+def show_dtypes(results: Results) -> list[Table]:
+    rows = []
     for data in ("pubmed", "reddit-sim"):
-        graph = fastgcn.load(data)
-        for seed, dtype in product(range(3), ("float32", "float16", "bfloat16")):
-            config = paper_preset(data).replace(seed=seed, inputs_dtype=dtype, device="cpu")
-            key = {"figure": "inputs dtype", "data": data, "config": config.to_dict()}
-            found = results.measure(key, partial(_scores, graph, config))
-            print(data, dtype, seed, found, flush=True)
-
-
-def _scores(graph: "Graph", config: "TrainConfig") -> Record:
-    import fastgcn
-
-    metrics = fastgcn.fit(graph, config).metrics
-    return {key: metrics[key] for key in ("val_micro_f1", "test_micro_f1", "best_epoch")}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("folder", type=Path, help="where graphs and runs go")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file that results go to")
-    parser.add_argument("--limit", default="4GB", help="what a process may allocate")
-    parser.add_argument("--only", nargs="+", choices=[*STEPS, "dtype"], help="these steps alone")
-    parser.add_argument("--step", choices=sorted(STEPS), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if not STATUS.exists():
-        parser.error(f"this needs {STATUS}, which Linux has")
-    if options.step:
-        print(json.dumps(limited(options.step, options.folder, options.limit)))
-        return
-    options.folder.mkdir(parents=True, exist_ok=True)
-    results = Results(options.results)
-    for step in options.only or [*STEPS, "dtype"]:
-        if step == "dtype":
-            measure_dtypes(results)
-            continue
-        key = {"figure": "out of core", "step": step, "limit": options.limit, "nodes": LARGE.nodes}
-        found = results.measure(key, partial(fresh, step, options.folder, options.limit))
-        print(step, json.dumps(found), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        found = {d: results.series([_dtype(data, d, s).key] for s in range(3)) for d in _DTYPES}
+        scores = (mean_sd([run["test_micro_f1"] for run in each], 4) for each in found.values())
+        rows.append((data, *scores))
+    return [Table(("", *_DTYPES), rows, "Test micro-F1, mean ± sd over seeds")]

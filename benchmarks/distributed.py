@@ -1,11 +1,7 @@
 """How training scales over processes: throughput, bytes on the wire, memory of each.
 
 Each measurement starts torchrun's launcher with K ranks of one thread each; ranks time steps of
-the run's own trainer, and say what they sent and what memory they took. A result is a line of
-`results/scale.jsonl`; what is there is not measured again.
-
-    python benchmarks/bench_distributed.py speed --data reddit-sim
-    python benchmarks/bench_distributed.py memory --data reddit-sim
+the run's own trainer, and say what they sent and what memory they took.
 
 `speed` compares 2 ranks with 1, at settings where arithmetic is what a step takes (batch 4,096,
 t = 8,192, hidden 512): the network and sampler of the best settings, and the paper's, for which
@@ -15,7 +11,6 @@ rank that trains an epoch and validates, for K = 1, 2 and 4, less that of the sa
 trained on a tiny graph.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -26,8 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import Results
+from benchmarks.pages import Experiment, short
+from benchmarks.processes import status_bytes
+from benchmarks.results import CPU_CODE, Measurement, Record, Results
 from fastgcn.config import TrainConfig
+from fastgcn.report.page import Table
 
 COMPUTE_BOUND = TrainConfig(
     hidden=512, samples=8192, batch_size=4096, learning_rate=0.001, threads=1, device="cpu"
@@ -46,32 +44,89 @@ SPEED = {
     "paper": COMPUTE_BOUND,
 }
 PAPER = TrainConfig(samples=400, batch_size=256, validate_every=1, threads=1, device="cpu")
-_STATUS = Path("/proc/self/status")
+_CODE = tuple(name for name in CPU_CODE if name != "-fastgcn.backends.ranks")
 _TRAFFIC = Path("/proc/net/dev")
 
 
-def launch(ranks: int, *arguments: object) -> dict[str, Any]:
+def experiments(data: str, steps: int, rounds: int) -> list[Experiment]:
+    """Speed of two ranks, and memory of a rank."""
+    speeds = {
+        name: Measurement(
+            f"Speed of two ranks, {name}",
+            {"figure": f"speed of two ranks, {name}", "data": data, "config": config.to_dict()},
+            partial(measure_speed, data, name, steps, rounds),
+            _CODE,
+        )
+        for name, config in SPEED.items()
+    }
+    memories = {
+        ranks: Measurement(
+            f"Memory of a rank, K = {ranks}",
+            {"figure": f"memory of a rank, K = {ranks}", "data": data, "config": PAPER.to_dict()},
+            partial(launch, ranks, "memory", data, 0),
+            _CODE,
+        )
+        for ranks in (1, 2, 4)
+    }
+
+    def show_speed(results: Results) -> list[Table]:
+        found = {name: results.get(m.key) for name, m in speeds.items()}
+        rows = [
+            (name, *(short(1e3 * each["median_seconds"][k]) for k in "12"), short(each["speedup"]),
+             *(short(each[kind] / 1e6) for kind in _COUNTED))
+            for name, each in found.items()
+            if each is not None
+        ]  # fmt: skip
+        head = ("network and sampler", "1 rank, ms a step", "2 ranks", "times")
+        head += ("MB sent", "by the formula", "seen by the interface")
+        return [Table(head, rows, f"Steps of one and of two ranks on {data}")] if rows else []
+
+    def show_memory(results: Results) -> list[Table]:
+        found = {ranks: results.get(m.key) for ranks, m in memories.items()}
+        rows = [
+            (str(k), ", ".join(f"{n / 1e6:,.0f}" for n in each["peaks"]))
+            for k, each in found.items()
+            if each is not None
+        ]
+        return [Table(("ranks", "MB of each"), rows, f"Memory on {data}")] if rows else []
+
+    return [
+        Experiment(
+            name="speed", title="Speed", plan=lambda _: speeds.values(), show=show_speed
+        ),
+        Experiment(
+            name="memory", title="Memory", plan=lambda _: memories.values(), show=show_memory
+        ),
+    ]  # fmt: skip
+
+
+_COUNTED = ("sent_bytes", "formula_bytes", "carried_bytes")
+
+
+def launch(ranks: int, kind: str, data: str, steps: int) -> Record:
     """What the first of so many ranks prints, each on a core of its own where there are enough."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-        str(ranks), __file__, "rank", *map(str, arguments),
+        str(ranks), "-m", "benchmarks.distributed", kind, data, str(steps),
     ]  # fmt: skip
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: Record = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def peak_bytes() -> int:
-    """VmHWM: the most resident memory that this process had."""
-    (line,) = (x for x in _STATUS.read_text("ascii").splitlines() if x.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024
-
-
-def carried_bytes() -> int:
-    """What the loopback interface has carried since the machine started."""
-    (line,) = (x for x in _TRAFFIC.read_text("ascii").splitlines() if x.strip().startswith("lo:"))
-    return int(line.split(":")[1].split()[0])
+def measure_speed(data: str, name: str, steps: int, rounds: int) -> Record:
+    """Rounds of one rank and of two, in turns."""
+    runs: dict[int, list[Record]] = {1: [], 2: []}
+    for _ in range(rounds):
+        for ranks, found in runs.items():
+            found.append(launch(ranks, name, data, steps))
+    medians = {
+        str(ranks): statistics.median(second for run in found for second in run["seconds"])
+        for ranks, found in runs.items()
+    }
+    counted = {count: runs[2][-1][count] for count in _COUNTED}
+    return {"median_seconds": medians, "speedup": medians["1"] / medians["2"], **counted}
 
 
 def rank(kind: str, data: str, steps: int) -> None:
@@ -97,25 +152,32 @@ def rank(kind: str, data: str, steps: int) -> None:
         team = None if alone else Team(Share.of_graph(graph, world), config)
         return Trainer(graph, config, None, team)
 
-    found: dict[str, Any] = {"ranks": world.size}
+    found: Record = {"ranks": world.size}
     with thread_count(1):
         if kind in SPEED:
             found |= _timed(world, trainer(data), steps)
         else:
             trainer("digits").epoch()  # to load everything
-            before = peak_bytes()
+            before = status_bytes("VmHWM")
             found |= {"val_micro_f1": trainer(data).epoch()["val_micro_f1"]}
-            found["peaks"] = world.host.counts(peak_bytes() - before, "peaks")
+            found["peaks"] = world.host.counts(status_bytes("VmHWM") - before, "peaks")
     if world.first:
         print(json.dumps(found), flush=True)
     world.leave()
 
 
-def _timed(world: Any, trainer: Any, steps: int) -> dict[str, Any]:
+def _carried_bytes() -> int:
+    """What the loopback interface has carried since the machine started."""
+    lines = _TRAFFIC.read_text(encoding="ascii").splitlines()
+    (line,) = (each for each in lines if each.strip().startswith("lo:"))
+    return int(line.split(":")[1].split()[0])
+
+
+def _timed(world: Any, trainer: Any, steps: int) -> Record:
     """Seconds of each step, sampling included, and the bytes of all of them."""
     batches = iter(trainer.feed.shuffled())
     trainer.train_on([next(batches)])
-    sent, carried = world.host.sent + world.rows.sent, carried_bytes()
+    sent, carried = world.host.sent + world.rows.sent, _carried_bytes()
     formula, seconds = 0, []
     for _ in range(steps):
         start = time.perf_counter()
@@ -124,14 +186,10 @@ def _timed(world: Any, trainer: Any, steps: int) -> dict[str, Any]:
         seconds.append(time.perf_counter() - start)
         formula += _formula(world, trainer, parcel)
     sent = world.host.sent + world.rows.sent - sent
-    carried = carried_bytes() - carried
+    carried = _carried_bytes() - carried
     total = sum(world.host.counts(sent, "bytes"))
-    return {
-        "seconds": seconds,
-        "sent_bytes": total / steps,
-        "carried_bytes": carried / steps,
-        "formula_bytes": formula / steps,
-    }
+    bytes_a_step = (count / steps for count in (total, formula, carried))
+    return {"seconds": seconds, **dict(zip(_COUNTED, bytes_a_step, strict=True))}
 
 
 def _formula(world: Any, trainer: Any, parcel: Any) -> int:
@@ -149,49 +207,5 @@ def _formula(world: Any, trainer: Any, parcel: Any) -> int:
     return step_bytes(world.size, [travels], parameters)
 
 
-def speed(data: str, name: str, steps: int, rounds: int) -> dict[str, Any]:
-    """Rounds of one rank and of two, in turns."""
-    runs: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
-    for _ in range(rounds):
-        for ranks, found in runs.items():
-            found.append(launch(ranks, name, data, steps))
-    medians = {
-        ranks: statistics.median(second for run in found for second in run["seconds"])
-        for ranks, found in runs.items()
-    }
-    counted = ("sent_bytes", "formula_bytes", "carried_bytes")
-    return {
-        "median_seconds": medians,
-        "speedup": medians[1] / medians[2],
-        **{count: runs[2][-1][count] for count in counted},
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Training over several processes.")
-    parser.add_argument("what", choices=["speed", "memory", "rank"])
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--data", default="reddit-sim")
-    parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("results/scale.jsonl"))
-    options = parser.parse_args()
-    if options.what == "rank":
-        kind, data, steps = options.rest
-        rank(kind, data, int(steps))
-        return
-    results, data = Results(options.out), options.data
-    if options.what == "speed":
-        for name, config in SPEED.items():
-            key = {"figure": f"speed of two ranks, {name}", "data": data}
-            how = partial(speed, data, name, options.steps, options.rounds)
-            print(key, results.measure(key | {"config": config.to_dict()}, how))
-    else:
-        for ranks in (1, 2, 4):
-            key = {"figure": f"memory of a rank, K = {ranks}", "data": data}
-            how = partial(launch, ranks, "memory", data, 0)
-            print(key, results.measure(key | {"config": PAPER.to_dict()}, how))
-
-
 if __name__ == "__main__":
-    main()
+    rank(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,17 +1,15 @@
-"""How much is measured: everything, a few minutes' worth, or next to nothing."""
+"""How much is measured of the paper: which systems, on which data, with how many trainings."""
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.accuracy import RATES, paper_cases
-from benchmarks.paper.graphs import OWN_SPLIT, SMALL_REDDIT, TINY, is_stand_in
+from benchmarks.accuracy import RATES, transductive
+from benchmarks.cases import OWN_SPLIT, SMALL_REDDIT, Case, is_stand_in
+from benchmarks.published import SYSTEMS
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
-from fastgcn.train.presets import paper_cora, paper_pubmed, paper_reddit
-
-STAND_IN = "reddit-sim"
+from fastgcn.train.presets import METHODS, paper_cora, paper_pubmed, paper_reddit
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +19,11 @@ class Limit:
     seeds: int | None = None
     epochs: int | None = None
     search_epochs: int | None = None  # while the learning rate is looked for
-    rates: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """A data set of the paper, or what stands in for it, and what is measured on it.
+    """A data set of the paper, or a stand-in for it, and what is measured on it.
 
     Attributes:
         paper: the data set's name in the paper.
@@ -51,14 +48,14 @@ class DataSet:
     seeds: int = 3
     limits: Mapping[str, Limit] = field(default_factory=dict)
     sizes: tuple[int, ...]
-    size_epochs: int
+    size_epochs: int = 400
     size_seeds: int = 10
     public: TrainConfig | None = None
     public_samples: int = 0
 
     @property
     def label(self) -> str:
-        """What it is called in tables: the paper's name for the paper's data alone."""
+        """Its name in tables: the paper's name for the paper's data alone."""
         return self.paper if self.name == self.paper.lower() else Path(self.name).name
 
     @property
@@ -66,8 +63,47 @@ class DataSet:
         """Whether these are the paper's data, or at least not known to be others."""
         return self.label == self.paper or not is_stand_in(self.name)
 
+    @property
+    def systems(self) -> list[str]:
+        """Every system; but the original GCN not on Reddit, where the paper's ran out of memory."""
+        return [name for name in SYSTEMS if name != "gcn" or self.paper != "Reddit"]
+
     def limit(self, system: str) -> Limit:
         return self.limits.get(system, Limit())
+
+    def settings(self, system: str) -> TrainConfig:
+        """The paper's settings of a system; all stop by the same rule."""
+        return METHODS[system](self.config).replace(
+            epochs=self.limit(system).epochs or self.config.epochs,
+            early_stopping=self.config.early_stopping,
+            patience=self.config.patience,
+            threads=self.config.threads,
+        )
+
+    def case(self, system: str) -> Case:
+        """The trainings of a system, followed over time."""
+        limit = self.limit(system)
+        return Case(
+            label=f"{self.label}: {SYSTEMS[system]}",
+            data=self.name,
+            split=self.split,
+            config=self.settings(system),
+            rates=self.rates,
+            seeds=limit.seeds or self.seeds,
+            search_epochs=limit.search_epochs,
+            curve=True,
+        )
+
+    def sized_case(self, t: int, *, seeds: int, how: str, **settings: object) -> Case:
+        """FastGCN with t vertices a sampled layer, other settings changed too."""
+        return Case(
+            label=f"{self.label}: FastGCN, {how}, t = {t}",
+            data=self.name,
+            split=self.split,
+            config=self.config.replace(samples=t, epochs=self.size_epochs, **settings),
+            rates=(self.config.learning_rate,),
+            seeds=seeds,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +120,7 @@ class Scale:
         variance_epochs: epochs that the network is trained for before its variance is measured.
     """
 
-    name: str
+    about: str
     small: DataSet
     medium: DataSet
     large: DataSet
@@ -103,22 +139,23 @@ class Scale:
         return self.small, self.medium, self.large
 
 
+_SLOW_ON_REDDIT = ("graphsage-gcn", "graphsage-mean", "gcn-batched")
+
+
 def full() -> Scale:
     """The paper's experiments; about 45 minutes on two cores."""
-    public = {case.data: case.config for case in paper_cases() if case.name == "transductive"}
+    public = transductive()
     sage = Limit(seeds=2, epochs=100, search_epochs=10)
     kipf = Limit(epochs=200, search_epochs=50)  # their own number of epochs
     slow = Limit(seeds=1, epochs=1)  # a minute each, where FastGCN takes a quarter of a second
     return Scale(
-        name="full",
-        table_seeds=3,
+        about="full scale.",
         small=DataSet(
             paper="Cora",
             name="cora",
             config=paper_cora(),
             limits={"gcn": kipf},
             sizes=(25, 50, 100, 200, 400),
-            size_epochs=400,
             public=public["cora"],
             public_samples=100,
         ),
@@ -126,28 +163,24 @@ def full() -> Scale:
             paper="Pubmed",
             name="pubmed",
             config=paper_pubmed(),
-            limits={
-                "graphsage-gcn": sage,
-                "graphsage-mean": sage,
-                "gcn": kipf,
-            },
+            limits={"graphsage-gcn": sage, "graphsage-mean": sage, "gcn": kipf},
             sizes=(5, 10, 25, 50, 100),
-            size_epochs=400,
             public=public["pubmed"],
             public_samples=50,
         ),
         large=DataSet(
             paper="Reddit",
-            name=STAND_IN,
+            name="reddit-sim",
             split=OWN_SPLIT,
             config=paper_reddit().replace(epochs=20),
             rates=(0.001,),
             seeds=2,
-            limits=dict.fromkeys(("graphsage-gcn", "graphsage-mean", "gcn-batched"), slow),
+            limits=dict.fromkeys(_SLOW_ON_REDDIT, slow),
             sizes=(100, 200, 400),
             size_epochs=5,
             size_seeds=2,
         ),
+        table_seeds=3,
         rounds=9,
         chunk_seconds=0.5,
         steps=1000,
@@ -161,24 +194,22 @@ def quick() -> Scale:
     """A few minutes: fewer epochs and seeds, no search for rates, and a smaller stand-in."""
     whole = full()
     short, slow = Limit(epochs=10), Limit(seeds=1, epochs=3)
-    return dataclasses.replace(
+    limits = {"gcn": short} | dict.fromkeys(("graphsage-gcn", "graphsage-mean"), slow)
+    large = replace(
+        _shortened(whole.large, epochs=10),
+        name=SMALL_REDDIT,
+        limits=dict.fromkeys(_SLOW_ON_REDDIT, slow),
+        sizes=(100, 400),
+        size_epochs=5,
+    )
+    return replace(
         whole,
-        name="quick",
+        about="quick scale: fewer epochs and seeds, fixed learning rates, and a smaller stand-in "
+        "for Reddit, so that accuracy falls short of what full trainings reach.",
+        small=replace(_shortened(whole.small, epochs=30), limits={"gcn": short}),
+        medium=replace(_shortened(whole.medium, epochs=30), limits=limits),
+        large=large,
         table_seeds=2,
-        small=dataclasses.replace(
-            _shortened(whole.small, epochs=30, public_epochs=100), limits={"gcn": short}
-        ),
-        medium=dataclasses.replace(
-            _shortened(whole.medium, epochs=30, public_epochs=100),
-            limits={"graphsage-gcn": slow, "graphsage-mean": slow, "gcn": short},
-        ),
-        large=dataclasses.replace(
-            _shortened(whole.large, epochs=10),
-            name=SMALL_REDDIT,
-            limits=dict.fromkeys(("graphsage-gcn", "graphsage-mean", "gcn-batched"), slow),
-            sizes=(100, 400),
-            size_epochs=5,
-        ),
         rounds=3,
         chunk_seconds=0.2,
         steps=300,
@@ -188,39 +219,16 @@ def quick() -> Scale:
     )
 
 
-def smoke() -> Scale:
-    """Seconds: every experiment on generated graphs of a few hundred nodes, for tests."""
-    config = TrainConfig(hidden=4, samples=20, batch_size=64, epochs=2, threads=1)
-    small, medium, large = (
-        DataSet(
-            paper=paper,
-            name=name,
-            split=OWN_SPLIT,
-            config=config,
-            rates=(0.01, 0.001),
-            seeds=2,
-            sizes=(5, 20),
-            size_epochs=2,
-            size_seeds=2,
-            public=None if paper == "Reddit" else config.replace(inductive=False),
-            public_samples=10,
-        )
-        for paper, name in zip(("Cora", "Pubmed", "Reddit"), TINY, strict=True)
-    )
-    return Scale(
-        name="smoke",
-        table_seeds=1,
-        small=small,
-        medium=medium,
-        large=large,
-        table_sizes=(5, 10),
-        rounds=2,
-        chunk_seconds=0.01,
-        steps=60,
-        descents=3,
-        descent_sizes=(50, 200),
-        repetitions=40,
-        variance_epochs=1,
+def _shortened(data: DataSet, *, epochs: int) -> DataSet:
+    """One learning rate, two seeds, fewer epochs."""
+    return replace(
+        data,
+        config=data.config.replace(epochs=epochs),
+        rates=(data.config.learning_rate,),
+        seeds=2,
+        size_epochs=epochs,
+        size_seeds=2,
+        public=None if data.public is None else data.public.replace(epochs=100),
     )
 
 
@@ -230,34 +238,8 @@ def with_seeds(scale: Scale, seeds: int) -> Scale:
         raise InputError(f"seeds must be at least 1, got {seeds}")
 
     def changed(data: DataSet) -> DataSet:
-        limits = {
-            name: dataclasses.replace(limit, seeds=None) for name, limit in data.limits.items()
-        }
-        return dataclasses.replace(data, seeds=seeds, size_seeds=seeds, limits=limits)
+        limits = {name: replace(limit, seeds=None) for name, limit in data.limits.items()}
+        return replace(data, seeds=seeds, size_seeds=seeds, limits=limits)
 
-    return dataclasses.replace(
-        scale,
-        table_seeds=seeds,
-        small=changed(scale.small),
-        medium=changed(scale.medium),
-        large=changed(scale.large),
-    )
-
-
-def with_large(scale: Scale, name: str) -> Scale:
-    """The same with another graph in the place of Reddit."""
-    return dataclasses.replace(scale, large=dataclasses.replace(scale.large, name=name))
-
-
-def _shortened(data: DataSet, *, epochs: int, public_epochs: int = 0) -> DataSet:
-    """One learning rate, two seeds, fewer epochs."""
-    public = data.public
-    return dataclasses.replace(
-        data,
-        config=data.config.replace(epochs=epochs),
-        rates=(data.config.learning_rate,),
-        seeds=2,
-        size_epochs=epochs,
-        size_seeds=2,
-        public=None if public is None else public.replace(epochs=public_epochs),
-    )
+    small, medium, large = map(changed, scale.data)
+    return replace(scale, table_seeds=seeds, small=small, medium=medium, large=large)
