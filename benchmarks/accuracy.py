@@ -93,12 +93,12 @@ def _case(
 def experiments(seeds: int = SEEDS) -> list[Experiment]:
     """The tables of accuracy: with the paper's settings, and with the best found here."""
     return [
-        experiment("paper-settings", "Accuracy of the paper's settings", partial(paper_cases, seeds)),
-        experiment("best-settings", "Accuracy of the best settings", partial(best_cases, seeds)),
+        _table("paper-settings", "Accuracy of the paper's settings", partial(paper_cases, seeds)),
+        _table("best-settings", "Accuracy of the best settings", partial(best_cases, seeds)),
     ]
 
 
-def experiment(name: str, title: str, cases: Callable[[], Iterator[Case]]) -> Experiment:
+def _table(name: str, title: str, cases: Callable[[], Iterator[Case]]) -> Experiment:
     """A table of trainings."""
 
     def plan(results: Results) -> Iterator[Measurement]:

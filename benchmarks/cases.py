@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.results import Key, Measurement, Record, Results
 from fastgcn.arrays import IntArray
-from fastgcn.backends.exact import Judge
+from fastgcn.backends.cpu import CpuBackend, ready
+from fastgcn.backends.evaluator import Evaluator
 from fastgcn.config import TrainConfig
 from fastgcn.data.generate import GenerateConfig, generate
 from fastgcn.data.generate_config import PRESETS, config_from
@@ -20,7 +21,7 @@ from fastgcn.data.store import is_store
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.train.loop import Trainer, fit
+from fastgcn.train.loop import Training, fit
 
 OWN_SPLIT = "own"  # the only split that the data set has
 SMALL_REDDIT = "reddit-sim-small"
@@ -192,37 +193,38 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
     Seconds are those of training alone, from the first batch on; kernels are compiled before.
     """
     with thread_count(config.threads):
-        warm = Trainer(graph, config, None)
-        warm.train_on(islice(warm.feed.shuffled(), 2))
-        trainer = Trainer(graph, config, None)
+        warm = ready(graph, config)
+        warm.train_on(islice(warm.minibatches.shuffled(), 2))
+        training = Training(config, CpuBackend(graph, config))
+        model = training.backend.model
         parts = {part: nodes for part, nodes in graph.split.items() if part != "val"}
-        judges = {part: Judge(graph, config, _some(nodes)) for part, nodes in parts.items()}
+        evaluators = {p: Evaluator(graph, config, _some(nodes)) for p, nodes in parts.items()}
         every = max(1, config.epochs // _CURVE_POINTS)
-        curve: dict[str, list[float]] = {"seconds": [], **{part: [] for part in judges}}
+        curve: dict[str, list[float]] = {"seconds": [], **{part: [] for part in parts}}
         seconds = 0.0
-        while trainer.has_more_epochs:
-            judged = trainer.clock.seconds["evaluation"]
+        while training.has_more_epochs:
+            before = training.seconds["evaluation"]
             start = time.perf_counter()
-            trainer.epoch()
+            training.epoch()
             seconds += time.perf_counter() - start
-            seconds -= trainer.clock.seconds["evaluation"] - judged
-            if len(trainer.history) % every == 0:
+            seconds -= training.seconds["evaluation"] - before
+            if len(training.history) % every == 0:
                 curve["seconds"].append(float(f"{seconds:.4g}"))
-                for part, judge in judges.items():
-                    curve[part].append(round(judge(trainer.model).accuracy, 4))
-        trainer.model.load_state_dict(trainer.best)
-        test = Judge(graph, config, graph.split.test, once=True)(trainer.model)
-    best = trainer.history[trainer.best_at]
+                for part, evaluate in evaluators.items():
+                    curve[part].append(round(evaluate(model).accuracy, 4))
+        model.load_state_dict(training.best)
+        test = Evaluator(graph, config, graph.split.test, once=True)(model)
+    best = training.history[training.best_at]
     return {
-        "epochs": len(trainer.history),
+        "epochs": len(training.history),
         "best_epoch": best["epoch"],
         "val_micro_f1": best["val_micro_f1"],
         "test_micro_f1": test.micro_f1,
         "training_seconds": seconds,
-        "evaluation_seconds": trainer.clock.seconds["evaluation"],
-        "precompute_seconds": trainer.clock.seconds["precompute"],
-        "batches": trainer.batches,
-        "device": str(trainer.device),
+        "evaluation_seconds": training.seconds["evaluation"],
+        "precompute_seconds": training.seconds["precompute"],
+        "batches": training.batches,
+        "device": str(training.backend.device),
         "curve": curve,
     }
 

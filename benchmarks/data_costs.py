@@ -52,7 +52,7 @@ def import_experiment(tables: Tables, repeats: int = 3) -> Experiment:
             f"Importing {kind}",
             {"experiment": "import", "kind": kind, **asdict(tables)},
             partial(measure_import, kind, tables, repeats),
-            ("fastgcn.data.tables.importing",),
+            ("fastgcn.data.tables",),
         )
         for kind in ("csv", "parquet")
     }
@@ -138,7 +138,7 @@ def scipy_conversion(tables: Tables) -> Record:
 
 def import_once(folder: Path, kind: str, tables: Tables) -> Record:
     """Seconds of one import; kernels are compiled on tiny tables."""
-    from fastgcn.data.tables.importing import import_tables
+    from fastgcn.data.tables import import_tables
 
     with tempfile.TemporaryDirectory(dir=folder) as tiny:
         few = Tables(edges=3, nodes=5, features=1, ids=tables.ids)

@@ -77,8 +77,10 @@ def experiments(data: str, steps: int, rounds: int) -> list[Experiment]:
             for name, each in found.items()
             if each is not None
         ]  # fmt: skip
-        head = ("network and sampler", "1 rank, ms a step", "2 ranks", "times")
-        head += ("MB sent", "by the formula", "seen by the interface")
+        head = (
+            "network and sampler", "1 rank, ms a step", "2 ranks", "times", "MB sent",
+            "by the formula", "seen by the interface",
+        )  # fmt: skip
         return [Table(head, rows, f"Steps of one and of two ranks on {data}")] if rows else []
 
     def show_memory(results: Results) -> list[Table]:
@@ -131,39 +133,44 @@ def measure_speed(data: str, name: str, steps: int, rounds: int) -> Record:
 
 def rank(kind: str, data: str, steps: int) -> None:
     """One rank: trains so many steps, and the first prints what all took."""
-    from fastgcn.backends.ranks.backend import Team
-    from fastgcn.backends.ranks.share import Share
-    from fastgcn.backends.ranks.world import World
+    from fastgcn.backends.cpu import CpuBackend, ready
+    from fastgcn.backends.ranks.backend import RanksBackend
+    from fastgcn.backends.ranks.process_group import ProcessGroup
+    from fastgcn.backends.ranks.shard import Shard
     from fastgcn.data.load import load
     from fastgcn.machine import thread_count
-    from fastgcn.train.loop import Trainer
 
-    world = World.join()
+    group = ProcessGroup.join()
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        if world.size <= len(cores):
-            os.sched_setaffinity(0, {cores[world.rank]})
+        if group.size <= len(cores):
+            os.sched_setaffinity(0, {cores[group.rank]})
     config = SPEED.get(kind, PAPER)
 
-    def trainer(name: str) -> Trainer:
+    def prepared(name: str) -> CpuBackend:
         graph = load(name)
-        # Of one rank, speed is that of one process: what its users run.
-        alone = world.size == 1 and kind in SPEED
-        team = None if alone else Team(Share.of_graph(graph, world), config)
-        return Trainer(graph, config, None, team)
+        if group.size == 1 and kind in SPEED:  # the speed of one process: what its users run
+            return ready(graph, config)
+        backend = RanksBackend(Shard.of_graph(graph, group), config)
+        backend.prepare()
+        return backend
 
-    found: Record = {"ranks": world.size}
+    found: Record = {"ranks": group.size}
     with thread_count(1):
         if kind in SPEED:
-            found |= _timed(world, trainer(data), steps)
+            found |= _timed(group, prepared(data), steps)
         else:
-            trainer("digits").epoch()  # to load everything
+            prepared("digits").train_epoch(0)  # to load everything
             before = status_bytes("VmHWM")
-            found |= {"val_micro_f1": trainer(data).epoch()["val_micro_f1"]}
-            found["peaks"] = world.host.counts(status_bytes("VmHWM") - before, "peaks")
-    if world.first:
+            backend = prepared(data)
+            backend.train_epoch(0)
+            scores = backend.evaluate("val")
+            found |= {"val_micro_f1": scores.micro_f1 if scores else None}
+            peak = status_bytes("VmHWM") - before
+            found["peaks"] = group.host_comm.gather_counts(peak, "peaks")
+    if group.is_main:
         print(json.dumps(found), flush=True)
-    world.leave()
+    group.close()
 
 
 def _carried_bytes() -> int:
@@ -173,38 +180,38 @@ def _carried_bytes() -> int:
     return int(line.split(":")[1].split()[0])
 
 
-def _timed(world: Any, trainer: Any, steps: int) -> Record:
+def _timed(group: Any, backend: Any, steps: int) -> Record:
     """Seconds of each step, sampling included, and the bytes of all of them."""
-    batches = iter(trainer.feed.shuffled())
-    trainer.train_on([next(batches)])
-    sent, carried = world.host.sent + world.rows.sent, _carried_bytes()
+    batches = iter(backend.minibatches.shuffled())
+    backend.train_on([next(batches)])
+    sent, carried = group.host_comm.sent + group.step_comm.sent, _carried_bytes()
     formula, seconds = 0, []
     for _ in range(steps):
         start = time.perf_counter()
-        (parcel,) = trainer.feed.parcels([next(batches)])
-        parcel.steps(trainer.step)
+        (batch,) = backend.minibatches.groups([next(batches)])
+        batch.steps(backend.step)
         seconds.append(time.perf_counter() - start)
-        formula += _formula(world, trainer, parcel)
-    sent = world.host.sent + world.rows.sent - sent
+        formula += _formula(group, backend, batch)
+    sent = group.host_comm.sent + group.step_comm.sent - sent
     carried = _carried_bytes() - carried
-    total = sum(world.host.counts(sent, "bytes"))
+    total = sum(group.host_comm.gather_counts(sent, "bytes"))
     bytes_a_step = (count / steps for count in (total, formula, carried))
     return {"seconds": seconds, **dict(zip(_COUNTED, bytes_a_step, strict=True))}
 
 
-def _formula(world: Any, trainer: Any, parcel: Any) -> int:
-    from fastgcn.backends.ranks.channel import SampledLayer, step_bytes
+def _formula(group: Any, backend: Any, batch: Any) -> int:
+    from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
 
-    if world.size == 1:
+    if group.size == 1:
         return 0
-    parameters = sum(p.numel() for p in trainer.model.parameters())
-    (block,) = parcel.blocks
-    (t,) = trainer.config.layer_samples
-    layer = trainer.model.convolutions[1]
+    parameters = sum(p.numel() for p in backend.model.parameters())
+    (block,) = batch.blocks
+    (t,) = backend.config.layer_samples
+    layer = backend.model.convolutions[1]
     width = layer.weight.shape[0 if layer.mix_first(block) else 1]
-    above = block.whole[0] if trainer.config.distribution == "ladies" else 0
-    travels = SampledLayer(t, sum(block.counts), width, above=above)
-    return step_bytes(world.size, [travels], parameters)
+    above = block.whole[0] if backend.config.distribution == "ladies" else 0
+    sampled = SampledLayer(t, sum(block.counts), width, above=above)
+    return step_bytes(group.size, [sampled], parameters)
 
 
 if __name__ == "__main__":

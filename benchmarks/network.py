@@ -15,7 +15,8 @@ from torch import Tensor
 from benchmarks.results import Record
 from benchmarks.timing import Side, medians, repeated, seconds_in_turns, spread
 from fastgcn.arrays import FloatArray
-from fastgcn.backends.batches import Feed, Prepared
+from fastgcn.backends.batches import Minibatch, Minibatches
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
@@ -25,24 +26,23 @@ from fastgcn.sampling import FullSampler, LayerSampler, Sampler
 from fastgcn.sampling.choose import make_sampler
 from fastgcn.sampling.history import HistorySampler
 from fastgcn.sampling.layer import ByPoints, Source
-from fastgcn.train.loop import Trainer
 
 _LOOKS = 3  # times that all hidden rows are computed, of which the median counts
 
 
-def steps(trainer: Trainer) -> Side:
+def steps(trainer: CpuBackend) -> Side:
     """A side whose units are training steps, epoch after epoch: sampling and all between steps."""
 
     def endless() -> Iterator[Tensor]:
         while True:
-            yield from trainer.feed.shuffled()
+            yield from trainer.minibatches.shuffled()
 
     batches = endless()
     return lambda count: trainer.train_on(islice(batches, count))
 
 
 def time_steps(
-    trainers: Mapping[str, Trainer], *, rounds: int, chunk_seconds: float
+    trainers: Mapping[str, CpuBackend], *, rounds: int, chunk_seconds: float
 ) -> dict[str, Record]:
     """Seconds a batch of each trainer, in turns; evaluation and precomputation do not count."""
     sides = {name: steps(trainer) for name, trainer in trainers.items()}
@@ -52,7 +52,7 @@ def time_steps(
             "seconds_per_batch": seconds,
             "chunks": [float(f"{each:.4g}") for each in found[name]],
             "spread": float(f"{spread(found[name]):.2g}"),
-            "batches_per_epoch": sum(1 for _ in trainers[name].feed.shuffled()),
+            "batches_per_epoch": sum(1 for _ in trainers[name].minibatches.shuffled()),
         }
         for name, seconds in medians(found).items()
     }
@@ -63,7 +63,7 @@ def time_configs(
 ) -> dict[str, Record]:
     """Seconds a batch of each of these settings on a graph, on all cores."""
     with thread_count(0):
-        trainers = {name: Trainer(graph, config, None) for name, config in configs.items()}
+        trainers = {name: ready(graph, config) for name, config in configs.items()}
         return time_steps(trainers, rounds=rounds, chunk_seconds=chunk_seconds)
 
 
@@ -90,8 +90,7 @@ class TrainedNetwork:
 
     def __init__(self, graph: Graph, config: TrainConfig, ages: Iterable[int]) -> None:
         assert config.sampled_layers == 1
-        self.trainer = Trainer(graph, config, None)
-        self.trainer.validation = None  # the epochs are given, nothing is chosen
+        self.trainer = ready(graph, config)
         self._histories: dict[int, HistorySampler] = {}
         self._norms: dict[int, FloatArray] = {}
         self._seconds: dict[str, float] = {}
@@ -100,19 +99,22 @@ class TrainedNetwork:
             if epoch in age_at:
                 self._histories[age_at[epoch]] = self._history()
                 (self._norms[age_at[epoch]],) = self.trainer.row_norms()
-            self.trainer.epoch()
+            self.trainer.train_epoch(epoch)
         self._weights = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
 
     def restore(self) -> None:
         """Undo what trainers have done to the weights since."""
         self.trainer.model.load_state_dict(self._weights)
 
-    def trainer_with(self, config: TrainConfig, sampler: Sampler | None = None) -> Trainer:
-        """A trainer of this very network whose blocks are drawn as `config` says, or by `sampler`."""
+    def trainer_with(self, config: TrainConfig, sampler: Sampler | None = None) -> CpuBackend:
+        """This very network with blocks drawn as `config` says, or by `sampler`."""
         trainer = copy.copy(self.trainer)
+        trainer.learner = copy.copy(trainer.learner)
         trainer.config, trainer.sampler = config, sampler or self._sampler(config)
-        trainer.rng = torch.Generator().manual_seed(config.seed + 1)
-        trainer.feed = Feed(trainer.data, config, trainer.model, trainer.sampler, trainer.rng)
+        trainer.learner.rng = torch.Generator().manual_seed(config.seed + 1)
+        trainer.minibatches = Minibatches(
+            trainer.data, config, trainer.model, trainer.sampler, trainer.learner.rng
+        )
         return trainer
 
     def _sampler(self, config: TrainConfig) -> Sampler:
@@ -160,9 +162,9 @@ class GradientErrors:
         trainer = network.trainer
         whole = FullSampler(trainer.data.adjacency, trainer.config.sampled_layers)
         rng = torch.Generator().manual_seed(trainer.config.seed)
-        feed = Feed(trainer.data, trainer.config, trainer.model, whole, rng)
-        self.batches = list(islice(feed.shuffled(), batches))
-        self.exact = [gradient(trainer, part) for part in feed.prepared(self.batches)]
+        exact = Minibatches(trainer.data, trainer.config, trainer.model, whole, rng)
+        self.batches = list(islice(exact.shuffled(), batches))
+        self.exact = [gradient(trainer, part) for part in exact.singly(self.batches)]
 
     def measure(self, config: TrainConfig, *, draws: int) -> Record:
         """E‖g − g*‖² / ‖g*‖², the mean over the batches, from so many draws for each.
@@ -177,7 +179,7 @@ class GradientErrors:
         errors, variances, rows = [], [], []
         for batch, exact in zip(self.batches, self.exact, strict=True):
             gradients = []
-            for part in trainer.feed.prepared(repeat(batch, draws)):
+            for part in trainer.minibatches.singly(repeat(batch, draws)):
                 gradients.append(gradient(trainer, part))
                 rows.append(len(part.x))
             drawn, scale = torch.stack(gradients), exact.square().sum()
@@ -192,6 +194,6 @@ class GradientErrors:
         }
 
 
-def gradient(trainer: Trainer, part: Prepared) -> Tensor:
+def gradient(trainer: CpuBackend, part: Minibatch) -> Tensor:
     """(parameters,): that of a prepared batch's loss, at the present weights."""
     return flat_gradient(trainer.model, trainer.loss, part.blocks, part.x, part.labels)

@@ -88,14 +88,14 @@ def steps(
     import fastgcn
     from benchmarks.network import steps as steps_of
     from benchmarks.timing import seconds_in_turns
+    from fastgcn.backends.cpu import ready
     from fastgcn.machine import thread_count
-    from fastgcn.train.loop import Trainer
 
     graph = fastgcn.open_store(folder / name)
     config = settings(graph, memory, dtype)
     dropped = dropped_from_cache(folder / name / "inputs") if cold else nullcontext()
     with thread_count(config.threads), dropped:
-        sides = {"it": steps_of(Trainer(graph, config, None))}
+        sides = {"it": steps_of(ready(graph, config))}
         found = 1e3 * np.array(seconds_in_turns(sides, rounds=_TURNS, chunk_seconds=1)["it"])
     return {"ms_a_step": float(np.median(found)), "all": found.round(2).tolist()}
 
@@ -147,7 +147,7 @@ def tables(folder: Path, _: str) -> Record:
 
 
 def import_(folder: Path, _: str) -> Record:
-    from fastgcn.data.tables.importing import import_tables
+    from fastgcn.data.tables import import_tables
 
     files = folder / "nodes.parquet", folder / "edges.parquet"
     import_tables(*files, folder / "imported", features="x", memory="1GB", force=True)
@@ -212,8 +212,8 @@ def _step(name: str, folder: Path, limit: str) -> Experiment:
         if found is None:
             return []
         peak, anonymous = found.get("peak"), found.get("anonymous")
-        cells = (short(found.get("seconds")), short(found.get("ms_a_step")))
-        cells += tuple(DASH if n is None else f"{n / 1e9:.1f}" for n in (peak, anonymous))
+        cells = [short(found.get("seconds")), short(found.get("ms_a_step"))]
+        cells += [DASH if n is None else f"{n / 1e9:.1f}" for n in (peak, anonymous)]
         head = ("step", "s", "ms a step", "peak, GB", "without files, GB")
         return [Table(head, [(name, *cells)], f"{name}, held to {limit}")]
 

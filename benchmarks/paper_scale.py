@@ -1,14 +1,18 @@
-"""How much is measured of the paper: which systems, on which data, with how many trainings."""
+"""What is measured of the paper: which systems, on which data, with how many trainings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.accuracy import RATES, transductive
-from benchmarks.cases import OWN_SPLIT, SMALL_REDDIT, Case, is_stand_in
+from benchmarks.cases import OWN_SPLIT, SMALL_REDDIT, Case, graph, is_stand_in
+from benchmarks.network import time_configs
+from benchmarks.pages import DASH, ratio, short
 from benchmarks.published import SYSTEMS
+from benchmarks.results import Measurement, Record
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
+from fastgcn.report.page import Table
 from fastgcn.train.presets import METHODS, paper_cora, paper_pubmed, paper_reddit
 
 
@@ -193,8 +197,8 @@ def full() -> Scale:
 def quick() -> Scale:
     """A few minutes: fewer epochs and seeds, no search for rates, and a smaller stand-in."""
     whole = full()
-    short, slow = Limit(epochs=10), Limit(seeds=1, epochs=3)
-    limits = {"gcn": short} | dict.fromkeys(("graphsage-gcn", "graphsage-mean"), slow)
+    few, slow = Limit(epochs=10), Limit(seeds=1, epochs=3)
+    limits = {"gcn": few} | dict.fromkeys(("graphsage-gcn", "graphsage-mean"), slow)
     large = replace(
         _shortened(whole.large, epochs=10),
         name=SMALL_REDDIT,
@@ -206,7 +210,7 @@ def quick() -> Scale:
         whole,
         about="quick scale: fewer epochs and seeds, fixed learning rates, and a smaller stand-in "
         "for Reddit, so that accuracy falls short of what full trainings reach.",
-        small=replace(_shortened(whole.small, epochs=30), limits={"gcn": short}),
+        small=replace(_shortened(whole.small, epochs=30), limits={"gcn": few}),
         medium=replace(_shortened(whole.medium, epochs=30), limits=limits),
         large=large,
         table_seeds=2,
@@ -243,3 +247,53 @@ def with_seeds(scale: Scale, seeds: int) -> Scale:
 
     small, medium, large = map(changed, scale.data)
     return replace(scale, table_seeds=seeds, small=small, medium=medium, large=large)
+
+
+def beside(theirs: float | None, data: DataSet, digits: int | None = None) -> str:
+    """A figure of the paper, and on which data where ours are others."""
+    if theirs is None:
+        return DASH
+    text = short(theirs) if digits is None else f"{theirs:.{digits}f}"
+    return text if data.from_paper else f"{text} on {data.paper}"
+
+
+Figures = tuple[float | None, str, float | None]  # ours, how it is written, and the paper's
+
+
+def against_paper(
+    systems: Mapping[str, Callable[[DataSet], Figures]],
+    data: Sequence[DataSet],
+    caption: str,
+    digits: int | None = None,
+) -> Table:
+    """A row for every system on every data set: ours, the paper's, and their ratio.
+
+    The paper's figures have so many decimals, or three significant digits.
+    """
+    rows = []
+    for each in data:
+        for name, figures in systems.items():
+            ours, text, theirs = figures(each)
+            label = f"{each.label}: {name}"
+            rows.append((label, text, beside(theirs, each, digits), ratio(ours, theirs)))
+    return Table(("", "here", "the paper", "ratio"), rows, caption)
+
+
+def step_times(
+    label: str, data: DataSet, configs: Mapping[str, TrainConfig], scale: Scale
+) -> Measurement:
+    """Seconds a batch of each of `configs` on a data set, in turns."""
+    key = {
+        "experiment": "step-time",
+        "data": data.name,
+        "split": data.split,
+        "configs": {name: config.to_dict() for name, config in configs.items()},
+        "rounds": scale.rounds,
+        "chunk_seconds": scale.chunk_seconds,
+    }
+
+    def measure() -> Record:
+        loaded, rounds = graph(data.name, data.split), scale.rounds
+        return time_configs(loaded, configs, rounds=rounds, chunk_seconds=scale.chunk_seconds)
+
+    return Measurement(f"{data.label}: {label}", key, measure)

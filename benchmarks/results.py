@@ -141,16 +141,18 @@ class Results:
         """Where the results in `used` come from, and how many of them are stale."""
         if not self.used:
             return []
-        machines = Counter(_machine(line.get("where", {})) for line in self.used.values())
-        notes = [f"Measured on {'; '.join(name for name, _ in machines.most_common())}."]
-        if stale := sum(map(is_stale, self.used.values())):
-            commits = {line.get("where", {}).get("commit") or "unknown" for line in
-                       self.used.values() if is_stale(line)}  # fmt: skip
-            what = f"{stale:,} of {len(self.used):,} results" if len(self.used) > 1 else "the result"
-            shown = ", ".join(sorted(commits)[:4]) + (", ..." if len(commits) > 4 else "")
+        lines = list(self.used.values())
+        machines = Counter(_machine(line.get("where", {})) for line in lines)
+        commits = sorted({line.get("where", {}).get("commit") or "unknown" for line in lines})
+        more = " and others" if len(commits) > 4 else ""
+        notes = [
+            f"Measured on {'; '.join(name for name, _ in machines.most_common())}, "
+            f"commit {', '.join(commits[:4])}{more}."
+        ]
+        if stale := sum(map(is_stale, lines)):
             notes.append(
-                f"**Stale**: {what} here came from earlier code (commit {shown}), which has "
-                "changed since."
+                f"**Stale**: the code behind {stale:,} of {len(lines):,} results above has changed "
+                "since they were measured."
             )
         return notes
 

@@ -28,6 +28,7 @@ from benchmarks.timing import (
     wall_clock,
 )
 from fastgcn.arrays import FloatArray
+from fastgcn.backends.cpu import ready
 from fastgcn.backends.data import training_graph
 from fastgcn.config import TrainConfig
 from fastgcn.data.generate import GenerateConfig, generate
@@ -43,7 +44,7 @@ from fastgcn.machine import thread_count
 from fastgcn.model import GCN
 from fastgcn.report.page import Content, Figure, Table
 from fastgcn.report.plots import Series, lines
-from fastgcn.train.loop import Trainer, fit
+from fastgcn.train.loop import fit
 from fastgcn.train.presets import graphsage, paper_preset, paper_reddit
 
 Records = dict[str, Record]
@@ -194,7 +195,7 @@ def measure_rivals(*, data: str, rounds: int, chunk_seconds: float) -> Record:
     configs = {OURS: config, THEIRS: graphsage("gcn", config).replace(hidden=config.hidden)}
     graph = load(data)
     with thread_count(0):
-        sides = {name: steps(Trainer(graph, each, None)) for name, each in configs.items()}
+        sides = {name: steps(ready(graph, each)) for name, each in configs.items()}
         timed = partial(seconds_in_turns, rounds=rounds, chunk_seconds=chunk_seconds)
         together = timed(sides, what=f"Steps in turns, {data}")
         alone = {
@@ -307,8 +308,8 @@ def measure_curve(
                 config: TrainConfig = paper_reddit().replace(
                     samples=point["samples"], precompute=precompute, inductive=False
                 )
-                trainer = Trainer(_graph(Path(folder), point["nodes"], point["degree"]), config, None)
-                sides[str(point[curve])] = steps(trainer)
+                graph = _graph(Path(folder), point["nodes"], point["degree"])
+                sides[str(point[curve])] = steps(ready(graph, config))
             found[name] = medians(
                 seconds_in_turns(
                     sides,

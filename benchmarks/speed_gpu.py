@@ -11,7 +11,7 @@ from benchmarks.pages import DASH, Claim, Experiment, mean_sd, short
 from benchmarks.results import Record
 from benchmarks.speed import Effort, Part, Records, Show, figure
 from benchmarks.timing import device_seconds
-from fastgcn.backends.gpu.backend import OnDevice
+from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.forward import forward
 from fastgcn.backends.gpu.matrix import (
     DeviceEdges,
@@ -26,7 +26,7 @@ from fastgcn.data.load import load
 from fastgcn.features.store import FeatureRows
 from fastgcn.model import GCN
 from fastgcn.report.page import Content, Table
-from fastgcn.train.loop import Trainer, fit
+from fastgcn.train.loop import Training, fit
 from fastgcn.train.presets import paper_preset
 
 _SIZES = [[256, 400], [512, 800], [1024, 2048], [2048, 4096], [4096, 4096]]
@@ -99,10 +99,10 @@ def measure_step(*, data: str, batch_size: int, samples: int, rounds: int) -> Re
     """
     device, graph = torch.device("cuda"), load(data)
     config = paper_preset(data).replace(batch_size=batch_size, samples=samples, device="cuda")
-    place = OnDevice(graph, config, device)
-    trainer = Trainer(graph, config, None, place)
-    trainer.epoch()
-    group, steps = place.group, place.steps()
+    backend = GpuBackend(graph, config, device)
+    backend.prepare()
+    backend.train_epoch(0)
+    group, steps = backend.group, backend.steps()
     assert isinstance(steps, FusedSteps)
     group.shuffle(0)
 
@@ -117,8 +117,8 @@ def measure_step(*, data: str, batch_size: int, samples: int, rounds: int) -> Re
     drawing = device_seconds(Replay(drawn, device, []).play, rounds) / group.count
     (room,) = group.sampler.rooms
     met = float(room.n_sources.float().mean())
-    (width, d), classes = trainer.model.convolutions[0].weight.shape, graph.n_classes
-    parameters = sum(p.numel() for p in trainer.model.parameters())
+    (width, d), classes = backend.model.convolutions[0].weight.shape, graph.n_classes
+    parameters = sum(p.numel() for p in backend.model.parameters())
     small = torch.zeros(1, device=device)
 
     def empty_kernels() -> None:
@@ -217,18 +217,18 @@ def measure_epoch(*, data: str, sizes: list[list[int]], rounds: int) -> Record:
     found: dict[str, Record] = {}
     for batch_size, samples in sizes:
         config = paper_preset(data).replace(batch_size=batch_size, samples=samples, device="cuda")
-        Trainer(graph, config, None, OnDevice(graph, config, device)).epoch()  # compiles
-        place = OnDevice(graph, config, device)
-        trainer = Trainer(graph, config, None, place)
+        Training(config, GpuBackend(graph, config, device)).epoch()  # compiles
+        backend = GpuBackend(graph, config, device)
+        training = Training(config, backend)
         times, scores = [], []
         for _ in range(10):
             begin = time.perf_counter()
-            scores.append(trainer.epoch()["val_micro_f1"])
+            scores.append(training.epoch()["val_micro_f1"])
             times.append(time.perf_counter() - begin)
 
-        def epoch(place: OnDevice = place) -> None:
-            place.group.shuffle(0)
-            place.steps().run()
+        def epoch(backend: GpuBackend = backend) -> None:
+            backend.group.shuffle(0)
+            backend.steps().run()
 
         found[f"{batch_size}, {samples}"] = {
             "seconds": device_seconds(epoch, rounds),
@@ -277,7 +277,7 @@ def measure_training(*, data: str, rounds: int) -> Record:
         def on_epoch(_: Any, begin: float = begin, ends: list[float] = ends) -> None:
             ends.append(time.perf_counter() - begin)
 
-        run = fit(graph, config.replace(seed=seed), on_epoch=on_epoch)
+        run = fit(graph, config.replace(seed=seed), callbacks=[on_epoch])
         scores = [epoch["val_micro_f1"] for epoch in run.history]
         best = run.metrics["best_epoch"] - 1
         near = next(i for i, score in enumerate(scores) if score >= scores[best] - _NEAR)

@@ -21,13 +21,13 @@ from benchmarks.pages import Claim
 from benchmarks.results import Record
 from benchmarks.timing import Side, medians, on_threads, repeated, seconds_in_turns
 from fastgcn.arrays import FloatArray
-from fastgcn.backends.batches import Prepared
+from fastgcn.backends.batches import Minibatch
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.data.load import load
 from fastgcn.kernels.step import adam_update, cross_entropy
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Content, Table
 from fastgcn.sampling import Block, LayerSampler
-from fastgcn.train.loop import Clock, Trainer
 from fastgcn.train.presets import paper_preset
 
 FORWARD = ("XW0", "HW1", "Â·")
@@ -59,7 +59,7 @@ class Operands:
     unmixed: FloatArray
 
     @classmethod
-    def of(cls, block: Block, x: FloatArray, trainer: Trainer) -> "Operands":
+    def of(cls, block: Block, x: FloatArray, trainer: CpuBackend) -> "Operands":
         first, second = trainer.model.convolutions
         w0, w1 = (layer.weight.detach().numpy() for layer in (first, second))
         h = np.maximum(x @ w0, 0)
@@ -77,7 +77,7 @@ class Operands:
 class Floor:
     """The parts of the steps of some batches, every part by every routine."""
 
-    def __init__(self, trainer: Trainer, prepared: Sequence[Prepared]) -> None:
+    def __init__(self, trainer: CpuBackend, prepared: Sequence[Minibatch]) -> None:
         self.weights = [each.weight.detach().numpy() for each in trainer.model.convolutions]
         self.inputs = np.asarray(trainer.data.inputs)
         blocks = [part.blocks[0] for part in prepared]
@@ -156,7 +156,7 @@ def _products(pairs: Sequence[tuple[FloatArray, FloatArray]], routine: str) -> l
     return calls
 
 
-def with_all_drawn(prepared: Prepared, q: FloatArray, t: int, seed: int) -> Prepared:
+def with_all_drawn(prepared: Minibatch, q: FloatArray, t: int, seed: int) -> Minibatch:
     """The same batch with t vertices in `src`, those that no row meets drawn anew from q."""
     (block,) = prepared.blocks
     rng = np.random.default_rng(seed)
@@ -180,16 +180,16 @@ def fastest(found: dict[str, float], prefix: str) -> dict[str, tuple[str, float]
 def measure_step(*, data: str, batches: int, rounds: int, chunk_seconds: float) -> Record:
     """A step with the paper's preset, its parts, and its floor, over the same batches in turns.
 
-    The step: `Trainer.train_on`, all that an epoch does but evaluation; blocks are drawn anew
+    The step: `CpuBackend.train_on`, all that an epoch does but evaluation; blocks are drawn anew
     each time. Its floor: the sum over the parts of a step (gather, each matrix product, Adam) of
     the median time of the part alone, by its fastest routine; calling a routine from Python,
     about 1 µs, counts. Twice: with the rows that blocks have, which are those that some row of
     the batch meets, and with all t rows that were drawn.
     """
     with thread_count(0):
-        trainer = Trainer(load(data), paper_preset(data), None)
-        nodes = list(islice(trainer.feed.shuffled(), batches))
-        prepared = list(trainer.feed.prepared(nodes))
+        trainer = ready(load(data), paper_preset(data))
+        nodes = list(islice(trainer.minibatches.shuffled(), batches))
+        prepared = list(trainer.minibatches.singly(nodes))
         assert isinstance(trainer.sampler, LayerSampler)
         q, (t,) = trainer.sampler.probabilities(), trainer.sampler.samples
         padded = [with_all_drawn(each, q, t, i) for i, each in enumerate(prepared)]
@@ -221,15 +221,14 @@ def measure_step(*, data: str, batches: int, rounds: int, chunk_seconds: float) 
 class _Steps:
     """A side whose units are training steps, and what the trainer's clock says of them."""
 
-    def __init__(self, trainer: Trainer, nodes: list[torch.Tensor]) -> None:
+    def __init__(self, trainer: CpuBackend, nodes: list[torch.Tensor]) -> None:
         self.trainer, self.nodes = trainer, nodes
         self.calls: list[dict[str, float]] = []
 
     def __call__(self, count: int) -> None:
-        self.trainer.clock = Clock()
-        self.trainer.train_on(islice(cycle(self.nodes), count))
-        spent = self.trainer.clock.seconds
-        self.calls.append({name: spent[name] / max(count, 1) for name in ("compute", "sampling")})
+        spent = {"compute": 0.0, "sampling": 0.0}
+        self.trainer.train_on(islice(cycle(self.nodes), count), spent)
+        self.calls.append({name: each / max(count, 1) for name, each in spent.items()})
 
     def inside(self, rounds: int) -> Record:
         """Medians over the timed turns: the step's call, and waiting for a batch."""
@@ -239,7 +238,7 @@ class _Steps:
 
 
 def _own_parts(
-    trainer: Trainer, nodes: list[torch.Tensor], prepared: list[Prepared]
+    trainer: CpuBackend, nodes: list[torch.Tensor], prepared: list[Minibatch]
 ) -> dict[str, Side]:
     """Parts of our own step by themselves, on one thread."""
     with torch.no_grad():
@@ -248,18 +247,18 @@ def _own_parts(
     none = np.empty(0, np.float32)
 
     def prepare(count: int) -> None:
-        for _ in trainer.feed.prepared(islice(cycle(nodes), count)):
+        for _ in trainer.minibatches.singly(islice(cycle(nodes), count)):
             pass
 
-    parcels = list(trainer.feed.parcels(nodes))
+    groups = list(trainer.minibatches.groups(nodes))
 
     def call(count: int) -> None:
-        for parcel in cycle(parcels):
-            if count < len(parcel):
-                for each in islice(parcel.each(), count):
+        for group in cycle(groups):
+            if count < len(group):
+                for each in islice(group.each(), count):
                     trainer.step(*each)
                 return
-            count -= len(parcel.steps(trainer.step))
+            count -= len(group.steps(trainer.step))
 
     def loss(number: int) -> None:
         mine = scratch[: len(logits[number])]

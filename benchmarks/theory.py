@@ -13,6 +13,7 @@ from benchmarks.pages import DASH, short
 from benchmarks.paper_scale import Scale
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.backends.cpu import ready
 from fastgcn.config import TrainConfig
 from fastgcn.graph.adjacency import Adjacency, normalize
 from fastgcn.graph.graph import Graph
@@ -21,7 +22,6 @@ from fastgcn.progress import progress
 from fastgcn.report.page import Content, Figure, Table
 from fastgcn.report.plots import Series, bars, lines
 from fastgcn.sampling import LayerSampler, variance
-from fastgcn.train.loop import Trainer
 
 # Appendix D: SGD with a consistent gradient converges as O(1/k). Ridge regression on one
 # convolution, with W (F, C) and Y (n, C) the classes as 0 and 1:
@@ -300,9 +300,9 @@ def _trained_layer(scale: Scale) -> tuple[Adjacency, FloatArray]:
     """Â of the training graph, and x = HW of the sampled layer of a network trained on it."""
     config = _variance_config(scale)
     with thread_count(config.threads):
-        trainer = Trainer(graph(scale.small.name, scale.small.split), config, None)
-        for _ in range(config.epochs):
-            trainer.epoch()
+        trainer = ready(graph(scale.small.name, scale.small.split), config)
+        for epoch in range(config.epochs):
+            trainer.train_epoch(epoch)
         first, second = (layer.weight.detach() for layer in trainer.model.convolutions)
         mixed = trainer.data.rows(torch.arange(trainer.data.adjacency.n))
         x = torch.relu(mixed @ first) @ second
@@ -361,12 +361,12 @@ def show_variance(scale: Scale, results: Results) -> list[Content]:
     for form, meaning in _FORMS.items():
         for law, statement in _LAWS.items():
             value = found[law].get("forms", {}).get(form)
-            cells = (DASH,) * 4
+            cells = [DASH] * 4
             if value is not None:
                 low, high = _interval(value)
                 quotient = value["measured"] / value["closed"]
-                cells = (short(value["closed"]), short(value["measured"]), f"{quotient:.3f}")
-                cells += (f"{low:.3f} to {high:.3f}",)
+                cells = [short(value["closed"]), short(value["measured"]), f"{quotient:.3f}"]
+                cells.append(f"{low:.3f} to {high:.3f}")
             rows.append((meaning, f"{law}, {statement}" if form == "independent" else law, *cells))
     head = ("variance of", "q", "closed form", "measured", "ratio", "95 % interval")
     (t,) = _variance_config(scale).layer_samples

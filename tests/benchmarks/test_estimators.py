@@ -1,4 +1,4 @@
-"""The comparison of estimators: what is measured is what is said, and the page is kept whole."""
+"""The comparison of estimators: what is measured is what is said."""
 
 import json
 from itertools import islice
@@ -8,21 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.as_written import AsWritten
-from benchmarks.commands import app as bench
-from benchmarks.estimators import equal_time_samples
-from benchmarks.family import MEMBERS, Effort, subject
-from benchmarks.gradients import GradientErrors
-from benchmarks.rounds import time_steps
-from benchmarks.trained_network import TrainedNetwork
+from benchmarks.commands import app
+from benchmarks.estimators import MEMBERS, Effort, equal_time_samples, finding, gain_of, split_of
+from benchmarks.network import AsWritten, GradientErrors, TrainedNetwork, time_steps
 
 import fastgcn
-from benchmarks import estimators, estimators_page
+from benchmarks import estimators, timing
 from fastgcn import TrainConfig
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.sampling import LayerSampler
 from fastgcn.sampling.draws import Law
 from fastgcn.sampling.history import HistorySampler
-from fastgcn.train.loop import Trainer
 from tests.cli_runner import run_cli
 
 CONFIG = TrainConfig(hidden=8, samples=50, epochs=3, threads=1)
@@ -35,71 +31,40 @@ SOME = tuple(
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_PAUSE", 0.0)
+
+
 @pytest.fixture(scope="module")
 def network() -> TrainedNetwork:
     return TrainedNetwork(fastgcn.load("digits"), CONFIG, ages=[1, 2])
 
 
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_measures_once_and_keeps_the_page(
+    capfd: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(estimators, "MEMBERS", SOME)
-    monkeypatch.setattr(estimators_page, "MEMBERS", SOME)
-
-
-def compare(capfd: Capture, folder: Path) -> dict[str, Any]:
-    files = ["--results", folder / "results.jsonl", "--docs", folder / "page.md"]
-    outcome = run_cli(
-        capfd, "estimators", "--data", "digits", "--quick", "--json", *files, commands=bench
-    )
-    assert outcome.code == 0, outcome.err
-    found: dict[str, Any] = json.loads(outcome.out)
-    return found
-
-
-@pytest.mark.usefixtures("few")
-def test_the_command_measures_once_and_keeps_the_page(capfd: Capture, tmp_path: Path) -> None:
-    page, results = tmp_path / "page.md", tmp_path / "results.jsonl"
-    begin, end = estimators_page.BEGIN, estimators_page.END
-    page.write_text(f"# Mine\n\nBefore.\n\n{begin}\nold figures\n{end}\n\nAfter.\n")
-    found = compare(capfd, tmp_path)
-    (costs,) = found["costs"]
-    assert [each["member"] for each in costs["members"]] == [member.name for member in SOME]
-    for each in costs["members"]:
-        assert [point["t"] for point in each["curve"]] == [100, 400]
-        assert all(point["error"] > 0 and point["seconds"] > 0 for point in each["curve"])
-    baseline = costs["members"][0]
-    assert baseline["equal_time"]["t"] == 400
-    assert estimators_page.gain_of(costs, baseline) == 1
-    assert costs["written"]["rows"] > baseline["rows"]
-    assert costs["written"]["seconds"] > 0
-    assert [each["case"] for each in found["accuracy"]] == [member.name for member in SOME]
-
-    text = page.read_text()
-    assert text.startswith("# Mine\n\nBefore.\n\n")
-    assert text.endswith(f"{end}\n\nAfter.\n")
-    assert "old figures" not in text
-    for member in SOME:
-        assert text.count(f"| {member.name} |") == 3  # settings, costs, accuracy
-    assert text.count("| Algorithm 2 as written |") == 1
+    command = ["estimators", "--data", "digits", "--quick", "--json"]
+    command += ["--results", str(tmp_path), "--docs", str(tmp_path)]
+    first = run_cli(capfd, *command, commands=app)
+    assert first.code == 0, first.err
+    found = json.loads(first.out)
+    members, costs, accuracy = found["sections"]
+    assert [row[0] for row in members["tables"][0]["rows"]] == [m.name for m in SOME]
+    assert [row[0] for row in accuracy["tables"][0]["rows"]] == [m.name for m in SOME]
+    rows = costs["tables"][0]["rows"]
+    assert [row[0] for row in rows] == ["Algorithm 2 as written", *(m.name for m in SOME)]
+    baseline = rows[1]
+    assert baseline[5:8] == ["400", baseline[1], "1"]  # at its own time: its own t and error
+    assert float(rows[0][3]) > float(baseline[3])  # as written, all drawn rows are computed
+    page, results = tmp_path / "estimators.md", tmp_path / "estimators.jsonl"
+    text, lines = page.read_text(), results.read_bytes()
     assert "](figures/estimators-digits.svg)" in text
     assert (tmp_path / "figures" / "estimators-digits.svg").read_text().startswith("<svg")
-
-    lines = results.read_bytes()
-    assert compare(capfd, tmp_path) == found
-    assert results.read_bytes() == lines
-    assert page.read_text() == text
-
-
-def test_a_page_without_a_place_is_refused_before_anything_is_measured(
-    capfd: Capture, tmp_path: Path
-) -> None:
-    page, results = tmp_path / "page.md", tmp_path / "results.jsonl"
-    page.write_text("# Something else\n")
-    outcome = run_cli(capfd, "estimators", "--results", results, "--docs", page, commands=bench)
-    assert outcome.code == 1
-    assert "must hold the line <!-- measured: begin -->" in outcome.err
-    assert page.read_text() == "# Something else\n"
-    assert not results.exists()
+    again = json.loads(run_cli(capfd, *command, commands=app).out)
+    assert again == found | {"measured": 0}
+    assert (page.read_text(), results.read_bytes()) == (text, lines)
 
 
 def test_members_are_different_settings() -> None:
@@ -109,17 +74,13 @@ def test_members_are_different_settings() -> None:
     assert MEMBERS[0].config(CONFIG, 7).samples == 7
 
 
-def test_what_is_measured_on_which_data() -> None:
-    assert (subject("cora").accuracy, subject("cora").split) == (True, "full")
-    assert (subject("reddit-sim").accuracy, subject("reddit-sim").split) == (False, None)
-    assert subject("pubmed").config == fastgcn.paper_pubmed()
+def test_data_are_split_as_in_the_paper() -> None:
+    splits = {"cora": "full", "reddit-sim": None, "digits": "random"}
+    assert {data: split_of(data) for data in splits} == splits
 
 
 def test_sample_sizes_hold_the_papers_and_no_more_than_the_graph_has() -> None:
-    effort = Effort(
-        sizes=(1 / 16, 4, 16), network_epochs=1, batches=1, draws=2, rounds=1, chunk_seconds=0.01,
-        seeds=1,
-    )  # fmt: skip
+    effort = Effort(sizes=(1 / 16, 4, 16))
     assert effort.samples(100, nodes=10_000) == [6, 100, 400, 1600]
     assert effort.samples(100, nodes=300) == [6, 100, 300]
     assert effort.samples(4, nodes=300) == [1, 4, 16, 64]
@@ -164,12 +125,12 @@ def test_steps_in_between_change_no_error(network: TrainedNetwork) -> None:
 
 
 def test_history_is_as_old_as_it_is_kept(network: TrainedNetwork) -> None:
-    trainer = Trainer(fastgcn.load("digits"), CONFIG, None)
+    trainer = ready(fastgcn.load("digits"), CONFIG)
     ages = {}
     for age in (3, 2, 1):
         inputs = trainer.data.rows(torch.arange(trainer.data.adjacency.n))
         ages[age] = torch.relu(inputs @ trainer.model.convolutions[0].weight.detach())
-        trainer.epoch()
+        trainer.train_epoch(3 - age)
     for age in (1, 2):
         config = CONFIG.replace(history=True, history_every=age)
         sampler = network.trainer_with(config).sampler
@@ -181,7 +142,7 @@ def test_history_is_as_old_as_it_is_kept(network: TrainedNetwork) -> None:
         assert not torch.allclose(kept, ages[age + 1])
 
 
-def test_a_look_at_all_rows_is_counted_where_there_is_one(network: TrainedNetwork) -> None:
+def test_computing_all_rows_is_counted_where_it_is_done(network: TrainedNetwork) -> None:
     assert network.seconds_an_epoch(CONFIG) == 0
     each = network.seconds_an_epoch(CONFIG.replace(history=True))
     assert each > 0
@@ -192,19 +153,20 @@ def test_a_look_at_all_rows_is_counted_where_there_is_one(network: TrainedNetwor
 
 def test_trainers_take_turns(network: TrainedNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[int] = []
-    train_on = Trainer.train_on
+    train_on = CpuBackend.train_on
 
-    def watched(self: Trainer, batches: Any) -> Any:
+    def watched(self: CpuBackend, batches: Any) -> Any:
         turns.append(self.config.seed)
         return train_on(self, batches)
 
-    monkeypatch.setattr(Trainer, "train_on", watched)
+    monkeypatch.setattr(CpuBackend, "train_on", watched)
     trainers = {name: network.trainer_with(CONFIG.replace(seed=i)) for i, name in enumerate("ab")}
     found = time_steps(trainers, rounds=3, chunk_seconds=0.001)
-    assert turns[-6:] == [0, 1] * 3
+    assert turns[-12:] == [0, 0, 1, 1] * 3  # each a run-in and a turn
     for result in found.values():
         assert len(result["chunks"]) == 3
-        assert result["batches_per_chunk"] >= 3
+        assert min(result["chunks"]) * 0.999 <= result["seconds_per_batch"]
+        assert result["seconds_per_batch"] <= max(result["chunks"]) * 1.001
         assert result["batches_per_epoch"] == -(-1078 // 256)
 
 
@@ -212,7 +174,7 @@ def test_as_written_computes_all_that_is_drawn_and_estimates_the_same(
     network: TrainedNetwork,
 ) -> None:
     adjacency, t = network.trainer.data.adjacency, 20
-    batches = list(islice(network.trainer.feed.shuffled(), 3))
+    batches = list(islice(network.trainer.minibatches.shuffled(), 3))
     usual, written = (
         next(kind(adjacency, [t]).sample_groups(batches, np.random.default_rng(0)))
         for kind in (LayerSampler, AsWritten)
@@ -238,20 +200,21 @@ def test_the_finding_names_the_best_that_is_as_quick() -> None:
         return {
             "member": name,
             "error": error,
-            "equal_time": None if there is None else {"error": there},
-            "written_time": None if written is None else {"error": written},
+            "equal": None if there is None else {"error": there},
+            "written": None if written is None else {"error": written},
         }
 
     costs: dict[str, Any] = {"data": "toy", "t": 100, "written": {"seconds": 0.002}}
     costs["members"] = [member("Algorithm 2", 1.0, 1.0, 1.0)]
-    assert estimators_page.finding(costs).count("no estimator's error is clearly below") == 2
+    assert finding(costs).count("no estimator's error is clearly below") == 2
     costs["members"] = [
         member("Algorithm 2", 1.0, 1.0, 0.8),
         member("stratified", 0.9, 0.25, 0.2),
         member("LADIES", 0.01, None, 0.1),
     ]
-    text = estimators_page.finding(costs)
+    text = finding(costs)
     assert "that of stratified: 4 times below" in text
     assert "1 of 3 take longer" in text
     assert "At the 2.00 ms that it takes" in text
     assert "that of LADIES: 10 times below" in text
+    assert gain_of(costs, costs["members"][0]) == 1
