@@ -67,7 +67,7 @@ def best_cases(seeds: int) -> Iterator[Case]:
         # As its authors have it: no norm, no dropout; rate and batches are those of the others.
         rival = TrainConfig(
             batch_size=config.batch_size, learning_rate=config.learning_rate, epochs=40, patience=10
-        )
+        ).complete()
         splits = min(seeds, RANDOM_SPLITS)
         yield _case("best settings", data, "random", config, splits)
         yield _case("the same, unsampled", data, "random", unsampled, splits)

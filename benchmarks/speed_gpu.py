@@ -23,7 +23,7 @@ from fastgcn.backends.gpu.matrix import (
 from fastgcn.backends.gpu.sampler import DeviceSampler
 from fastgcn.backends.gpu.steps import FusedSteps, Replay
 from fastgcn.data.load import load
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.model import GCN
 from fastgcn.report.page import Content, Table
 from fastgcn.train.loop import Training, fit
@@ -328,7 +328,7 @@ def measure_products(*, data: str, rounds: int) -> Record:
     device, graph, config = torch.device("cuda"), load(data), paper_preset(data)
     edges = DeviceEdges.of(graph.csr, device)
     x = empty_rows(graph.n_nodes, graph.n_features, torch.float32, device)
-    upload_rows(FeatureRows(graph.features), x)
+    upload_rows(NodeFeatures(graph.features), x)
     train = torch.from_numpy(np.sort(graph.split.train)).to(device)
     trained = edges.induced(train).normalized(config.normalization)
     own = empty_rows(len(train), graph.n_features, torch.float32, device)

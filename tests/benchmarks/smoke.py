@@ -8,7 +8,7 @@ from fastgcn import TrainConfig
 
 def smoke() -> Scale:
     """Seconds: every experiment runs, and no figure means anything."""
-    config = TrainConfig(hidden=4, samples=20, batch_size=64, epochs=2, threads=1)
+    config = TrainConfig(hidden=4, samples=20, batch_size=64, epochs=2, threads=1).complete()
     small, medium, large = (
         DataSet(
             paper=paper,

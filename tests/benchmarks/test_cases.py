@@ -13,7 +13,7 @@ from benchmarks.results import Measurement, Results
 from fastgcn import TrainConfig, fit
 from tests.communities import communities, quick
 
-CONFIG = TrainConfig(hidden=4, samples=5, epochs=8)
+CONFIG = TrainConfig(hidden=4, samples=5, epochs=8).complete()
 
 
 def case(**changes: Any) -> Case:
@@ -93,7 +93,7 @@ def test_a_plain_training_on_file_serves_the_search_but_not_the_clock(results: R
 
 
 def test_a_random_split_is_another_one_for_every_seed(results: Results) -> None:
-    settings = TrainConfig(hidden=8, samples=50, epochs=2)
+    settings = TrainConfig(hidden=8, samples=50, epochs=2).complete()
     tiny = Case(
         label="tiny", data="digits", split="random", config=settings, rates=(0.05, 0.01), seeds=2,
         search_seeds=2, published=0.9,

@@ -133,7 +133,7 @@ def test_two_writers_do_not_lose_each_others_results(tmp_path: Path) -> None:
 def test_settings_that_came_later_are_at_their_defaults(tmp_path: Path, several: bool) -> None:
     """A file written before a setting existed still answers for its default."""
     early: dict[str, Any] = {"hidden": 16, "samples": 100}
-    now = TrainConfig(**early).to_dict()
+    now = TrainConfig(**early).complete().to_dict()
     name, wrap = ("configs", {"a": early}) if several else ("config", early)
     (tmp_path / "r.jsonl").write_text(line({"data": "d", name: wrap}))
     kept = Results(tmp_path / "r.jsonl")
@@ -144,7 +144,7 @@ def test_settings_that_came_later_are_at_their_defaults(tmp_path: Path, several:
 
 def test_settings_that_are_unknown_match_nothing(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text(line({"config": {"colour": "red"}}))
-    assert Results(tmp_path / "r.jsonl").get({"config": TrainConfig().to_dict()}) is None
+    assert Results(tmp_path / "r.jsonl").get({"config": TrainConfig().complete().to_dict()}) is None
 
 
 def test_a_result_that_does_as_well_is_enough(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from torch import Tensor
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.features.propagate import FilledRows, RowsById, mean_row_bytes
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.sparse import dense
+from fastgcn.features.store import FeatureStore, NodeFeatures
 from fastgcn.graph.adjacency import RowSource
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.rows import GraphRows
@@ -19,9 +20,6 @@ from fastgcn.model import GCN, GraphConvolution
 from fastgcn.progress import progress
 from fastgcn.sampling import Block
 from fastgcn.scratch import Room
-
-FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
-MixedRows = Callable[[int, int], FloatArray]  # rows start..stop-1 of ÂX
 
 # Nodes whose rows are mixed together; bounds the temporaries.
 _NODES_AT_ONCE = 32_768
@@ -37,12 +35,12 @@ ROW_ARRAYS = 3
 def full_forward(
     model: GCN,
     source: RowSource,
-    features: FeatureSource,
+    features: FeatureStore,
     nodes: IntArray,
     *,
     layers: int | None = None,
     needed: list[IntArray] | None = None,
-    mixed: MixedRows | None = None,
+    mixed: FeatureStore | None = None,
     room: Room | None = None,
 ) -> Tensor:
     """(len(nodes), d): H^(layers) of `nodes`, on the network's device.
@@ -78,7 +76,7 @@ class _Pass:
         self,
         model: GCN,
         source: RowSource,
-        features: FeatureSource,
+        features: FeatureStore,
         asked: IntArray,
         advance: Callable[[int], None],
         room: Room | None,
@@ -92,10 +90,7 @@ class _Pass:
         self.below, self.z = asked, FilledRows(0, None)
 
     def _inputs(self, ids: IntArray) -> Tensor:
-        rows = torch.from_numpy(self.features(ids)).to(self.device)
-        if isinstance(self.features, FeatureRows):
-            self.features.forget()
-        return rows
+        return dense(self.features.take(ids)).to(self.device)
 
     def read_features(self, nodes: IntArray) -> None:
         self.below, self.z = nodes, FilledRows(len(nodes), self.room)
@@ -104,7 +99,7 @@ class _Pass:
             self.advance(len(ids))
 
     def layer(
-        self, number: int, nodes: IntArray, wanted: IntArray, mixed: MixedRows | None
+        self, number: int, nodes: IntArray, wanted: IntArray, mixed: FeatureStore | None
     ) -> None:
         """H^(number+1) of `nodes`, or what the layer above does to it first.
 
@@ -162,12 +157,12 @@ class _Pass:
 
 
 def _kept(
-    mixed: MixedRows, layer: GraphConvolution, device: torch.device
+    mixed: FeatureStore, layer: GraphConvolution, device: torch.device
 ) -> Callable[[int, IntArray], Tensor]:
     """ÂXW of some nodes, from rows of ÂX."""
 
     def convolved(start: int, ids: IntArray) -> Tensor:
-        return torch.from_numpy(mixed(start, start + len(ids))).to(device) @ layer.weight
+        return mixed.between(start, start + len(ids)).to(device) @ layer.weight
 
     return convolved
 
@@ -239,7 +234,7 @@ def _evaluating(model: GCN) -> Iterator[None]:
         model.train(was_training)
 
 
-def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
+def full_view(model: GCN, graph: Graph) -> tuple[RowSource, NodeFeatures]:
     """The rows of Â and of X that this network sees of a graph."""
     return (
         GraphRows(graph.csr, model.normalization),
@@ -249,9 +244,11 @@ def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
 
 def feature_rows(
     model: GCN, features: FloatArray | csr_array, nodes: IntArray | None = None
-) -> FeatureRows:
+) -> NodeFeatures:
     """The rows of a feature matrix, or of its part `nodes`, as this network wants them scaled."""
-    return FeatureRows(features, model.feature_scaling, nodes, model.feature_statistics)
+    return NodeFeatures(
+        features, model.feature_scaling, nodes, model.feature_statistics, keep_pages=False
+    )
 
 
 def check_width(model: GCN, width: int, who: str) -> None:

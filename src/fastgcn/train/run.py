@@ -96,9 +96,17 @@ class RunFolder:
             raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
         return cls(path, about)
 
+    def discard_if_unused(self) -> None:
+        """Remove the folder of a run that was refused before its first epoch."""
+        if not (self.path / "metrics.jsonl").exists():
+            (self.path / "config.json").unlink()
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+
     @property
     def config(self) -> TrainConfig:
-        return TrainConfig.from_dict(self.about["config"])
+        # Settings that came after the run have the defaults that stand for its behaviour.
+        return TrainConfig.from_dict(self.about["config"]).complete()
 
     @property
     def finished(self) -> bool:
@@ -162,7 +170,7 @@ class RunFolder:
             path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
         )
         try:
-            config = TrainConfig.from_dict(json.loads(metadata["config"]))
+            config = TrainConfig.from_dict(json.loads(metadata["config"])).complete()
             names = json.loads(metadata["class_names"])
             # Runs of earlier versions do not have them.
             features = json.loads(metadata.get("feature_names", "null"))
