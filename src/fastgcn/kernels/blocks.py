@@ -272,40 +272,6 @@ def sample_by_vertices(
 
 
 @njit(cache=True, nogil=True)
-def sample_all_drawn(
-    law: Law,
-    renormalize: bool,
-    points: FloatArray,
-    matrix: Csr,
-    batches: IntArray,
-    own_rows: bool,
-    exact_self: bool,
-    place: IntArray,
-    blocks: Blocks,
-) -> Any:
-    """As `sample_by_vertices`; behind the sources of a block come those drawn that no row meets."""
-    offsets, columns, values, met, starts = sample_by_vertices(
-        law, renormalize, points, matrix, batches, own_rows, exact_self, place, blocks
-    )
-    sources, filled, end = np.empty(points.size + batches.size, np.int64), 0, np.int64(0)
-    for b in range(len(batches)):
-        begin, end = end, starts[1, b + 1]
-        drawn, _ = draw_folded(law[1], law[2], points[b], place)
-        for i in range(begin, end):
-            place[met[i]] = 0
-            sources[filled] = met[i]
-            filled += 1
-        for i in range(len(drawn)):
-            if place[drawn[i]] < 0:
-                sources[filled] = drawn[i]
-                filled += 1
-        for i in range(begin, end):
-            place[met[i]] = -1
-        starts[1, b + 1] = filled
-    return offsets, columns, values, sources, starts
-
-
-@njit(cache=True, nogil=True)
 def sample_by_reach(
     q: FloatArray,
     renormalize: bool,
