@@ -58,8 +58,8 @@ def propagated(
     multiple: int = 1,
 ) -> Iterator[tuple[int, FloatArray]]:
     """The rows of ÂX in some ranges of nodes, in chunks of about `n_bytes`: the first node of
-    each chunk and its rows (s, F) float32, which the next chunk overwrites. A chunk that does not
-    end its range has a `multiple` of so many rows.
+    each chunk and its rows (s, F) float32, which the next chunk overwrites. The number of rows in
+    a chunk is a `multiple` of the one given, except for the last chunk of a range.
     """
     part_bytes, width = max(n_bytes // _PART_SHARE, _PART_BYTES), features.width
     row_bytes = max(4 * width + mean_row_bytes(adjacency), 1)
@@ -78,7 +78,7 @@ def propagated(
 
 
 def mean_row_bytes(adjacency: AdjacencyRows) -> int:
-    """Bytes that a row of Â takes while it is used, on average; none where all are at hand."""
+    """Bytes that a row of Â takes on average while it is used; 0 where all of Â is in memory."""
     if isinstance(adjacency, Adjacency) or adjacency.n == 0:
         return 0
     tried = np.linspace(0, adjacency.n - 1, min(adjacency.n, _TRIED)).astype(np.int64)

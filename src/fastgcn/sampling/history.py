@@ -1,4 +1,4 @@
-"""`HistorySampler`: only what has changed since the rows were last computed in full is sampled."""
+"""`HistorySampler`: samples only the change since the hidden rows were last computed in full."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class HistoryBlock(Block):
 
     @property
     def empty_rows(self) -> int:
-        """None: a row that meets no vertex is still estimated, by what it was."""
+        """0: a row that meets no vertex is still estimated, by its row of ÂH̄."""
         return 0
 
 

@@ -1,6 +1,7 @@
-"""Where the vertices of a layer are drawn from: all of them, or what the rows above reach.
+"""`LayerSampler`, FastGCN's: about t vertices a layer, drawn once for all rows.
 
-Each source makes blocks that estimate rows of Â: E[adj] = the rows themselves.
+They are drawn from all vertices, or from those that the rows above reach. Every block is unbiased:
+E[adj] = the rows of Â themselves.
 """
 
 import copy
@@ -363,17 +364,17 @@ class LayerSampler:
 
     @property
     def draws_together(self) -> bool:
-        """Whether `sample_many` takes less time than `sample` again and again."""
+        """True if `sample_many` takes less time than calling `sample` for each batch."""
         return len(self.samples) == 1 and isinstance(self._sources[0], ByPoints)
 
     def sample_many(self, batches: Sequence[Tensor], rng: Rng) -> list[list[Block]]:
-        """What `sample` would give for one batch after the other."""
+        """The blocks that `sample` would give for one batch after the other."""
         if not self.draws_together:
             return [self.sample(batch, rng) for batch in batches]
         return [[block] for group in self.sample_groups(batches, rng) for block in group.blocks()]
 
     def sample_groups(self, batches: Sequence[Tensor], rng: Rng) -> Iterator[BlockGroup]:
-        """The same, batches of equal size that follow each other as one; if `draws_together`."""
+        """The same in groups of consecutive batches of equal size; only if `draws_together`."""
         (source,) = self._sources
         assert isinstance(source, ByPoints)
         for batch in batches:

@@ -1,4 +1,4 @@
-"""No sampling: every neighbour of every row, layer after layer."""
+"""Blocks by neighbourhood: all neighbours (`FullSampler`), or k of each node (GraphSAGE)."""
 
 from collections.abc import Sequence
 
