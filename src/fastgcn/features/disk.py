@@ -90,7 +90,7 @@ def kept_inputs(
         return scratch_inputs(rows, Path.cwd(), chunk_bytes)
     name = json.dumps([dict(key), rows.dtype, rows.beside])
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]
-    return _Kept(place / _FOLDER / digest, rows).completed(chunk_bytes)
+    return _KeptInputs(place / _FOLDER / digest, rows).completed(chunk_bytes)
 
 
 def first_layer_rows(
@@ -173,7 +173,7 @@ def _place(graph: Graph, folder: Path | None) -> Path | None:
     return store if store is not None and os.access(store, os.W_OK) else folder
 
 
-class _Kept:
+class _KeptInputs:
     """The two files of one ÂX."""
 
     def __init__(self, folder: Path, rows: InputBlocks) -> None:

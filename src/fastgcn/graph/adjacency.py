@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph.csr import CSR, check_rows, index_dtype
-from fastgcn.graph.edges import Edges, GraphEdges, chunks_with_progress
+from fastgcn.graph.edges import EdgeSource, GraphEdges, chunks_with_progress
 from fastgcn.graph.graph import Graph
 from fastgcn.scratch import Scratch
 
@@ -116,7 +116,7 @@ def normalize(
 class NormalizedRows:
     """Rows of Â, made when they are asked for: `normalize` without normalising the whole graph."""
 
-    def __init__(self, edges: Edges, kind: str, *, self_loops: bool = True) -> None:
+    def __init__(self, edges: EdgeSource, kind: str, *, self_loops: bool = True) -> None:
         self.edges, self.kind = edges, kind
         self.loops = self_loops and kind != "neighbors"
         self._factors_of_all: FloatArray | None = None

@@ -25,7 +25,7 @@ _EDGES_AT_ONCE = 1 << 22
 Cut = tuple[IntArray, IntArray, FloatArray]  # row offsets, columns and values of some rows
 
 
-class Edges(Protocol):
+class EdgeSource(Protocol):
     """The rows of A, an (n, n) matrix of weights without a diagonal."""
 
     @property
@@ -173,7 +173,7 @@ class EnlargedEdges:
         return indptr, columns[order], np.concatenate([part[3] for part in parts])[order]
 
 
-def edges_of(csr: CSR, nodes: IntArray | None) -> Edges:
+def edges_of(csr: CSR, nodes: IntArray | None) -> EdgeSource:
     """The edges of the graph induced on `nodes` in their order; None: of the whole graph."""
     if nodes is None:
         return GraphEdges(csr)

@@ -76,7 +76,7 @@ class Block:
         if self.csr is None:
             return self.adj @ h
         if torch.is_grad_enabled() and h.requires_grad:
-            return cast(Tensor, _Mix.apply(h, self))  # type: ignore[no-untyped-call]
+            return cast(Tensor, _BlockMix.apply(h, self))  # type: ignore[no-untyped-call]
         return torch.from_numpy(self.mixed(_rows(h)))
 
     def mixed(self, h: FloatArray) -> FloatArray:
@@ -120,7 +120,7 @@ class Block:
         return int((self.adj == 0).all(dim=1).sum())
 
 
-class _Mix(torch.autograd.Function):
+class _BlockMix(torch.autograd.Function):
     """`Block.mix` where a gradient is wanted."""
 
     @staticmethod
