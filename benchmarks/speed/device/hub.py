@@ -8,7 +8,7 @@ from benchmarks.speed.device.timing import cuda, device_seconds
 from benchmarks.speed.shown import Claim, Shown, short
 from fastgcn.backends.gpu.matrix import DeviceMatrix
 from fastgcn.backends.gpu.sampler import DeviceSampler
-from fastgcn.backends.gpu.steps import Replay
+from fastgcn.backends.gpu.steps import Recording
 from fastgcn.report.page import Table
 
 
@@ -39,7 +39,7 @@ def measure_hub(*, nodes: int, degree: int, hub: int, rounds: int) -> Record:
         def work() -> None:
             sampler.sample(rows, steps)
 
-        return device_seconds(Replay(work, device, []).play, rounds) / len(rows)
+        return device_seconds(Recording(work, device, []).play, rounds) / len(rows)
 
     entries = 256 * degree
     return {

@@ -6,10 +6,12 @@ import torch
 from benchmarks.results import Record
 from benchmarks.speed.device.timing import bandwidth, cuda, device_seconds
 from benchmarks.speed.shown import Claim, Shown, short
-from fastgcn.backends.gpu.forward import forward
-from fastgcn.backends.gpu.matrix import DeviceEdges, WholeBlock, empty_rows, upload_rows
+from fastgcn.backends.gpu.data import upload_edges, upload_rows
+from fastgcn.backends.gpu.forward import exact_forward
+from fastgcn.backends.gpu.matrix import WholeBlock
 from fastgcn.data.load import load
 from fastgcn.features.store import FeatureRows
+from fastgcn.kernels.gpu.products import empty_rows
 from fastgcn.model import GCN
 from fastgcn.report.page import Table
 from fastgcn.train.presets import paper_preset
@@ -26,7 +28,7 @@ def measure_device_products(*, data: str, rounds: int) -> Record:
     """
     device = cuda()
     graph, config = load(data), paper_preset(data)
-    edges = DeviceEdges.of(graph.csr, device)
+    edges = upload_edges(graph.csr, device)
     x = empty_rows(graph.n_nodes, graph.n_features, torch.float32, device)
     upload_rows(FeatureRows(graph.features), x)
     train = torch.from_numpy(np.sort(graph.split.train)).to(device)
@@ -51,7 +53,7 @@ def measure_device_products(*, data: str, rounds: int) -> Record:
             "once": 8 * own.numel() + 8 * len(trained.indices),
         },
         "inference": {
-            "seconds": device_seconds(lambda: forward(model, [whole, whole], x), rounds),
+            "seconds": device_seconds(lambda: exact_forward(model, [whole, whole], x), rounds),
             "gemms": device_seconds(lambda: (x @ w0, hidden @ w1), rounds),
             "gathered": gathered + written,
             "nodes": graph.n_nodes,

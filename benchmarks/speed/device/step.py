@@ -9,7 +9,7 @@ from benchmarks.results import Record
 from benchmarks.speed.device.timing import bandwidth, cuda, device_seconds
 from benchmarks.speed.shown import Claim, Shown, short
 from fastgcn.backends.gpu.backend import OnDevice
-from fastgcn.backends.gpu.steps import FusedSteps, Replay
+from fastgcn.backends.gpu.steps import FusedSteps, Recording
 from fastgcn.data.load import load
 from fastgcn.report.page import Table
 from fastgcn.train.loop import Trainer
@@ -35,16 +35,16 @@ def measure_device_step(*, data: str, batch_size: int, samples: int, rounds: int
 
     def replayed() -> None:
         group.at.zero_()
-        steps.replay.play()
+        steps.recording.play()
 
     def drawn() -> None:
         group.draw()
 
-    draws = Replay(drawn, device, [])
+    draws = Recording(drawn, device, [])
     whole = device_seconds(replayed, rounds) / group.count
     drawing = device_seconds(draws.play, rounds) / group.count
-    (room,) = group.sampler.rooms
-    met = float(room.n_sources.float().mean())
+    (blocks,) = group.sampler.buffers
+    met = float(blocks.n_sources.float().mean())
     (width, d), classes = trainer.model.convolutions[0].weight.shape, graph.n_classes
     parameters = sum(p.numel() for p in trainer.model.parameters())
     n_bytes = 4 * (2 * met * width + 2 * 3 * parameters + 4 * met * d)
@@ -69,7 +69,7 @@ def _empty_kernels(device: torch.device, count: int, rounds: int) -> float:
         for _ in range(100 * count):
             small.add_(1.0)
 
-    return device_seconds(Replay(work, device, []).play, rounds) / 100
+    return device_seconds(Recording(work, device, []).play, rounds) / 100
 
 
 def show_device_steps(records: dict[str, Record]) -> Shown:

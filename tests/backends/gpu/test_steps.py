@@ -27,7 +27,7 @@ def test_fused_steps_are_those_of_autograd() -> None:
             kind(there.model, parameters, place(there).device_data, group, "ieee").run()
         else:
             data = place(there).device_data
-            AutogradSteps(there.model, there.loss, parameters, data, group, there.dropout_rng).run()
+            AutogradSteps(there.model, there.loss, parameters, data, group).run()
         kinds.append((there.model.state_dict(), group.losses.clone(), parameters.steps))
     (fused, losses, steps), (plain, others, count) = kinds
     assert steps == count == len(losses.view(-1))

@@ -3,6 +3,7 @@
 from collections.abc import Generator as Generates
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -10,9 +11,9 @@ from torch import Generator, Tensor, nn
 
 from fastgcn.backends.base import Part
 from fastgcn.backends.data import loss_for
-from fastgcn.backends.gpu.data import DeviceData, prepare_on_device
-from fastgcn.backends.gpu.forward import DeviceJudge, HostRows, row_norms
-from fastgcn.backends.gpu.sampler import Group
+from fastgcn.backends.gpu.data import DeviceGraph, DeviceTrainingData, prepare_on_device
+from fastgcn.backends.gpu.forward import DeviceEvaluator, row_norms
+from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.gpu.steps import EpochSteps, make_steps
 from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
@@ -46,7 +47,7 @@ class DeviceFeed:
 
     quick = True  # for the host, that is
 
-    def __init__(self, data: DeviceData, group: Group) -> None:
+    def __init__(self, data: DeviceTrainingData, group: EpochBatches) -> None:
         self.data, self.group = data, group
         self.epoch = 0
         self.empty_rows = 0.0
@@ -70,10 +71,8 @@ class DeviceStep:
 
     def epoch(self, feed: DeviceFeed) -> EpochSteps:
         if self._steps is None:
-            rng = self.model.dropout.rng
-            assert rng is not None
             self._steps = make_steps(
-                self.model, self.loss, self.optimizer, feed.data, feed.group, rng, tf32=self.tf32
+                self.model, self.loss, self.optimizer, feed.data, feed.group, tf32=self.tf32
             )
         return self._steps
 
@@ -89,8 +88,9 @@ class OnDevice:
         device_data, group, epochs: what training works on, once a trainer has asked for it.
     """
 
-    device_data: DeviceData
-    group: Group
+    there: DeviceGraph
+    device_data: DeviceTrainingData
+    group: EpochBatches
     epochs: DeviceStep
     _feed: DeviceFeed
     _model: GCN
@@ -106,13 +106,14 @@ class OnDevice:
         if self._device.index is not None:
             # Kernels are launched, and graphs recorded, where torch has its current device.
             torch.cuda.set_device(self._device)
-        self.device_data = prepare_on_device(self.graph, self.config, self._device)
-        return self.device_data
+        self.there, self.device_data = prepare_on_device(self.graph, self.config, self._device)
+        return SimpleNamespace(
+            statistics=self.there.host_features.statistics, inputs=self.device_data.inputs
+        )
 
     def sampler(self, data: Any) -> Any:
         loss = self.loss(data).to(self._device)
-        own_rows = self.config.needs_own_rows
-        self.group = Group(self.device_data, self.config, loss, own_rows=own_rows)
+        self.group = EpochBatches(self.device_data, self.config, loss)
         return self.group
 
     def feed(self, data: Any, model: GCN, sampler: Any, rng: Generator) -> Any:
@@ -135,13 +136,13 @@ class OnDevice:
         """Those of an epoch, recorded if they are not yet."""
         return self.epochs.epoch(self._feed)
 
-    def judge(self, part: Part, *, once: bool = False) -> DeviceJudge | None:
+    def judge(self, part: Part, *, once: bool = False) -> DeviceEvaluator | None:
         nodes = getattr(self.graph.split, part)
         if not nodes.size:
             return None
         if once:
             self._forget_training()
-        return DeviceJudge(self.graph, self.config, self.device_data, nodes, once=once)
+        return DeviceEvaluator(self.graph, self.config, self.there, nodes, once=once)
 
     def _forget_training(self) -> None:
         """What only steps work on: together with what a test takes, it would be the run's peak."""
@@ -160,9 +161,7 @@ class OnDevice:
         del dropout_rng
         self._feed.epoch = epoch
         if self.config.distribution == "optimal":
-            data = self.device_data
-            features = HostRows(self.graph.features, data.nodes)
-            norms = row_norms(self._model, self.config, data, features)
+            norms = row_norms(self._model, self.config, self.there, self.device_data)
             self.group.sampler.set_row_norms(norms)
 
     def facts(self) -> dict[str, Any]:

@@ -28,6 +28,10 @@ from fastgcn.scratch import forget
 _CHUNK_BYTES, _BUFFERS = 1 << 25, 6
 # The share of the device's free memory that rows of features or of a network may take.
 FREE_SHARE = 0.7
+# Bytes of X on the device at once, if it stays on the host.
+_COLUMN_BYTES = 1 << 30
+
+
 def upload(array: AnyArray, device: torch.device) -> Tensor:
     """A 1-D array on the device."""
     out = torch.empty(len(array), dtype=_torch_type(array.dtype), device=device)
@@ -189,7 +193,10 @@ class DeviceTrainingData:
 def prepare_on_device(
     graph: Graph, config: TrainConfig, device: torch.device
 ) -> tuple[DeviceGraph, DeviceTrainingData]:
-    """As `backends.data.prepare`: training data hold nothing of nodes outside the training graph."""
+    """The graph and its training data, made as `backends.data.prepare` makes them.
+
+    Training data hold nothing of nodes outside the training graph.
+    """
     check_trainable(graph, config)
     statistics = None
     if config.feature_scaling == "standard":
@@ -213,9 +220,7 @@ def prepare_on_device(
     assert graph.labels is not None
     labels = label_tensor(graph.labels if nodes is None else graph.labels[trained])
     batch_nodes = train if nodes is None else torch.arange(matrix.n, device=device)
-    data = DeviceTrainingData(
-        matrix, nodes, inputs, beside, batch_nodes.int(), labels.to(device)
-    )
+    data = DeviceTrainingData(matrix, nodes, inputs, beside, batch_nodes.int(), labels.to(device))
     return there, data
 
 

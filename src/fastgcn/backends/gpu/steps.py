@@ -5,14 +5,13 @@ from typing import Protocol, cast
 
 import torch
 from torch import Generator, Tensor, nn
-from triton.runtime.errors import OutOfResources
 
 from fastgcn.backends.gpu.data import DeviceTrainingData
 from fastgcn.backends.gpu.matrix import SampledBlock
 from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.steps import Adam
 from fastgcn.kernels.gpu.products import gather
-from fastgcn.kernels.gpu.step import AdamParameter, FusedStep, adam, fits_one_tile
+from fastgcn.kernels.gpu.step import AdamParameter, FusedStep, OutOfResources, adam, fits_one_tile
 from fastgcn.model import GCN
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block

@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime.errors import OutOfResources as OutOfResources  # raised by `FusedStep`
 
 from fastgcn.kernels.gpu.blocks import BlockBuffers
 
