@@ -10,7 +10,7 @@ from fastgcn.backends.gpu.data import upload_edges, upload_rows
 from fastgcn.backends.gpu.forward import exact_forward
 from fastgcn.backends.gpu.matrix import WholeBlock
 from fastgcn.data.load import load
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.kernels.gpu.products import empty_rows
 from fastgcn.model import GCN
 from fastgcn.report.page import Table
@@ -30,7 +30,7 @@ def measure_device_products(*, data: str, rounds: int) -> Record:
     graph, config = load(data), paper_preset(data)
     edges = upload_edges(graph.csr, device)
     x = empty_rows(graph.n_nodes, graph.n_features, torch.float32, device)
-    upload_rows(FeatureRows(graph.features), x)
+    upload_rows(NodeFeatures(graph.features), x)
     train = torch.from_numpy(np.sort(graph.split.train)).to(device)
     trained = edges.induced(train).normalized(config.normalization)
     own = empty_rows(len(train), graph.n_features, torch.float32, device)

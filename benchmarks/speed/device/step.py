@@ -8,11 +8,11 @@ import torch
 from benchmarks.results import Record
 from benchmarks.speed.device.timing import bandwidth, cuda, device_seconds
 from benchmarks.speed.shown import Claim, Shown, short
-from fastgcn.backends.gpu.backend import OnDevice
+from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.steps import FusedSteps, Recording
 from fastgcn.data.load import load
 from fastgcn.report.page import Table
-from fastgcn.train.loop import Trainer
+from fastgcn.train.loop import Training
 from fastgcn.train.presets import paper_preset
 
 
@@ -26,32 +26,32 @@ def measure_device_step(*, data: str, batch_size: int, samples: int, rounds: int
     device = cuda()
     graph = load(data)
     config = paper_preset(data).replace(batch_size=batch_size, samples=samples, device="cuda")
-    place = OnDevice(graph, config, device)
-    trainer = Trainer(graph, config, None, place)
-    trainer.epoch()
-    group, steps = place.group, place.steps()
+    place = GpuBackend(graph, config, device)
+    place.prepare()
+    place.train_epoch(0)
+    batches, steps = place.training.batches, place.training.steps
     assert isinstance(steps, FusedSteps)
-    group.shuffle(0)
+    batches.shuffle(0)
 
     def replayed() -> None:
-        group.at.zero_()
+        batches.at.zero_()
         steps.recording.play()
 
     def drawn() -> None:
-        group.draw()
+        batches.draw()
 
     draws = Recording(drawn, device, [])
-    whole = device_seconds(replayed, rounds) / group.count
-    drawing = device_seconds(draws.play, rounds) / group.count
-    (blocks,) = group.sampler.buffers
+    whole = device_seconds(replayed, rounds) / batches.count
+    drawing = device_seconds(draws.play, rounds) / batches.count
+    (blocks,) = batches.sampler.buffers
     met = float(blocks.n_sources.float().mean())
-    (width, d), classes = trainer.model.convolutions[0].weight.shape, graph.n_classes
-    parameters = sum(p.numel() for p in trainer.model.parameters())
+    (width, d), classes = place.model.convolutions[0].weight.shape, graph.n_classes
+    parameters = sum(p.numel() for p in place.model.parameters())
     n_bytes = 4 * (2 * met * width + 2 * 3 * parameters + 4 * met * d)
     return {
         "seconds": whole,
         "drawing": drawing,
-        "steps": group.count,
+        "steps": batches.count,
         "met": met,
         "bytes": n_bytes,
         "flops": 2 * (2 * met * width * d + 3 * batch_size * d * classes),
@@ -116,17 +116,17 @@ def measure_device_epoch(*, data: str, sizes: list[list[int]], rounds: int) -> R
     for batch_size, samples in sizes:
         config = paper_preset(data).replace(batch_size=batch_size, samples=samples, device="cuda")
         times, scores = [], []
-        Trainer(graph, config, None, OnDevice(graph, config, device)).epoch()  # compiles
-        place = OnDevice(graph, config, device)
-        trainer = Trainer(graph, config, None, place)
+        Training(config, GpuBackend(graph, config, device)).epoch()  # compiles
+        place = GpuBackend(graph, config, device)
+        trainer = Training(config, place)
         for _ in range(10):
             begin = time.perf_counter()
             scores.append(trainer.epoch()["val_micro_f1"])
             times.append(time.perf_counter() - begin)
 
-        def epoch(place: OnDevice = place) -> None:
-            place.group.shuffle(0)
-            place.steps().run()
+        def epoch(place: GpuBackend = place) -> None:
+            place.training.batches.shuffle(0)
+            place.training.steps.run()
 
         found[f"{batch_size}, {samples}"] = {
             "seconds": device_seconds(epoch, rounds),

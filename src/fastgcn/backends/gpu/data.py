@@ -14,9 +14,10 @@ from fastgcn.backends.data import check_trainable, label_tensor
 from fastgcn.backends.gpu.matrix import DeviceEdges, DeviceMatrix
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
+from fastgcn.features.encoded import DTYPES, check_range
 from fastgcn.features.plan import Budget
-from fastgcn.features.store import FeatureRows, column_statistics
-from fastgcn.features.stored import DTYPES, check_range
+from fastgcn.features.scaling import column_statistics
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.csr import CSR, damaged
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.gpu.products import aligned, empty_rows, gather, row_stride
@@ -40,7 +41,7 @@ def upload(array: AnyArray, device: torch.device) -> Tensor:
     return out
 
 
-def upload_rows(features: FeatureRows, out: Tensor) -> Tensor:
+def upload_rows(features: NodeFeatures, out: Tensor) -> Tensor:
     """out (n, F), on the device or pinned = all rows of the features, scaled, in order."""
     if isinstance(features.features, csr_array):
         for first, part in features.parts(_CHUNK_BYTES):
@@ -51,7 +52,7 @@ def upload_rows(features: FeatureRows, out: Tensor) -> Tensor:
     def rows(first: int, stop: int) -> FloatArray:
         if plain and isinstance(features.features, np.ndarray):
             return features.features[first:stop]
-        return features(np.arange(first, stop))
+        return features.between(first, stop).numpy()
 
     _stream(rows, 4 * features.width, out)
     features.forget()
@@ -141,14 +142,14 @@ class DeviceGraph:
     """
 
     edges: DeviceEdges
-    host_features: FeatureRows
+    host_features: NodeFeatures
     features: Tensor | None
 
     @property
     def device(self) -> torch.device:
         return self.edges.indptr.device
 
-    def x(self, nodes: Tensor | None) -> Tensor | FeatureRows:
+    def x(self, nodes: Tensor | None) -> Tensor | NodeFeatures:
         """Rows of X of `nodes` or of all: on the device if X is there, else to be read."""
         if self.features is not None:
             if nodes is None:
@@ -157,7 +158,7 @@ class DeviceGraph:
             return gather(self.features, nodes, empty_rows(n, width, torch.float32, self.device))
         rows = self.host_features
         ids = None if nodes is None else nodes.cpu().numpy()
-        return FeatureRows(rows.features, rows.scaling, ids, rows.statistics)
+        return NodeFeatures(rows.features, rows.scaling, ids, rows.statistics)
 
 
 @dataclass(frozen=True)
@@ -207,10 +208,10 @@ def prepare_on_device(
     train = torch.from_numpy(trained).to(device)
     nodes = train if config.inductive else None
     matrix = (edges if nodes is None else edges.induced(nodes)).normalized(config.normalization)
-    rows = FeatureRows(graph.features, config.feature_scaling, None, statistics)
+    rows = NodeFeatures(graph.features, config.feature_scaling, None, statistics)
     features = None
     if features_fit(graph, config, device):
-        features = upload_rows(rows, empty_rows(rows.n, rows.width, torch.float32, device))
+        features = upload_rows(rows, empty_rows(len(rows), rows.width, torch.float32, device))
     there = DeviceGraph(edges, rows, features)
     x = there.x(nodes)
     if isinstance(x, Tensor):
@@ -262,10 +263,10 @@ def _inputs_on_device(
 
 
 def _inputs_on_host(
-    matrix: DeviceMatrix, rows: FeatureRows, config: TrainConfig
+    matrix: DeviceMatrix, rows: NodeFeatures, config: TrainConfig
 ) -> tuple[Tensor, Tensor | None]:
     """The same in pinned memory, which kernels read row by row; ÂX is made column by column."""
-    n, width, dtype = rows.n, rows.width, _input_dtype(config)
+    n, width, dtype = len(rows), rows.width, _input_dtype(config)
     kept = [torch.float32, dtype] if config.precompute else [torch.float32]
     _check_memory(sum(n * row_stride(width, each) * each.itemsize for each in kept), config)
     x = upload_rows(rows, empty_rows(n, width, torch.float32, None))

@@ -17,7 +17,7 @@ from fastgcn.backends.gpu.data import (
 )
 from fastgcn.backends.gpu.matrix import WholeBlock
 from fastgcn.config import TrainConfig
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.gpu.products import empty_rows, row_stride
 from fastgcn.metrics import Metrics, tally
@@ -32,7 +32,7 @@ _CHUNK_BYTES = 1 << 28
 def exact_forward(
     model: GCN,
     blocks: Sequence[WholeBlock],
-    x: Tensor | FeatureRows,
+    x: Tensor | NodeFeatures,
     layers: int | None = None,
     *,
     first: int = 0,
@@ -54,7 +54,7 @@ def exact_forward(
         model.train(was_training)
 
 
-def _first_layer(model: GCN, block: WholeBlock, x: FeatureRows) -> Tensor:
+def _first_layer(model: GCN, block: WholeBlock, x: NodeFeatures) -> Tensor:
     """H(1) as Â(XW)."""
     layer = model.convolutions[0]
     product = _first_products(model, x)
@@ -65,18 +65,18 @@ def _first_layer(model: GCN, block: WholeBlock, x: FeatureRows) -> Tensor:
     return model.activate(0, out if layer.bias is None else out + layer.bias)
 
 
-def _first_products(model: GCN, x: FeatureRows) -> Tensor:
+def _first_products(model: GCN, x: NodeFeatures) -> Tensor:
     """(n, d) XW of the first layer, or (n, 2d) with XR to its right if the layer has R."""
     layer = model.convolutions[0]
     own = [] if layer.own_weight is None else [layer.own_weight]
     weight = torch.cat([layer.weight, *own], 1).detach()
-    out = torch.empty((x.n, weight.shape[1]), device=weight.device)
-    ids = np.arange(x.n) if x.nodes is None else x.nodes
+    out = torch.empty((len(x), weight.shape[1]), device=weight.device)
+    ids = np.arange(len(x)) if x.nodes is None else x.nodes
     step = max(1, _CHUNK_BYTES // (4 * x.width))
-    for first in range(0, x.n, step):
+    for first in range(0, len(x), step):
         some = ids[first : first + step]
-        part = FeatureRows(x.features, x.scaling, some, x.statistics)
-        chunk = upload_rows(part, empty_rows(part.n, x.width, torch.float32, weight.device))
+        part = NodeFeatures(x.features, x.scaling, some, x.statistics)
+        chunk = upload_rows(part, empty_rows(len(part), x.width, torch.float32, weight.device))
         torch.matmul(chunk, weight, out=out[first : first + step])
     return out
 
@@ -93,8 +93,8 @@ def apply_to_graph(model: GCN, graph: Graph, nodes: IntArray, layers: int) -> Te
     weight = next(model.parameters())
     # Kernels are launched on torch's current device.
     with torch.cuda.device_of(weight):  # type: ignore[no-untyped-call]
-        rows = FeatureRows(graph.features, model.feature_scaling, None, model.feature_statistics)
-        x = upload_rows(rows, empty_rows(rows.n, rows.width, torch.float32, weight.device))
+        rows = NodeFeatures(graph.features, model.feature_scaling, None, model.feature_statistics)
+        x = upload_rows(rows, empty_rows(len(rows), rows.width, torch.float32, weight.device))
         edges = upload_edges(graph.csr, weight.device)
         return rows_of(model, DeviceGraph(edges, rows, x), nodes, layers)
 
@@ -104,7 +104,7 @@ def rows_of(model: GCN, graph: DeviceGraph, nodes: IntArray, layers: int) -> Ten
     ids = torch.from_numpy(np.array(nodes, np.int64)).to(graph.device)
     if layers == 0:
         x = graph.x(ids)
-        return x if isinstance(x, Tensor) else torch.from_numpy(x(np.arange(x.n)))
+        return x if isinstance(x, Tensor) else x.between(0, len(x)).to(graph.device)
     matrix = graph.edges.normalized(cast(Any, model.normalization))
     whole = WholeBlock.of(matrix)
     # All rows are not copied: they would be several times the edges.
@@ -161,7 +161,7 @@ def row_norms(
 ) -> list[Tensor]:
     """(n,) |x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
     whole = WholeBlock.of(data.matrix)
-    h: Tensor | FeatureRows = data.inputs if graph.features is not None else graph.x(data.nodes)
+    h: Tensor | NodeFeatures = data.inputs if graph.features is not None else graph.x(data.nodes)
     if config.precompute:
         chunks = data.input_chunks(_CHUNK_BYTES)
         h = torch.cat([exact_forward(model, [], rows, 1) for rows in chunks])

@@ -1,6 +1,8 @@
 """An epoch of training steps on the device, recorded as CUDA graphs and played back."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, cast
 
 import torch
@@ -115,8 +117,7 @@ def make_steps(
 ) -> EpochSteps:
     """Fused steps for the paper's network of two layers, autograd for any other.
 
-    Recording starts from the weights and moments of this moment: a resumed run has its own by
-    then. A device without room for the fused kernels refuses them before any weight has changed.
+    A device without room for the fused kernels refuses them before any weight has changed.
     """
     fused = (
         model.plain
@@ -135,6 +136,26 @@ def make_steps(
             if frugal:
                 note("this GPU has no room for the kernels of a step: autograd takes them")
     return AutogradSteps(model, loss, parameters, data, batches)
+
+
+@dataclass(frozen=True)
+class DeviceTraining:
+    """Everything that only training needs on the device."""
+
+    model: GCN
+    loss: nn.Module
+    optimizer: Adam
+    data: DeviceTrainingData
+    batches: EpochBatches
+    tf32: bool
+
+    @cached_property
+    def steps(self) -> EpochSteps:
+        """The steps of an epoch, recorded when they are first wanted: a resumed run has its
+        weights and moments by then."""
+        return make_steps(
+            self.model, self.loss, self.optimizer, self.data, self.batches, tf32=self.tf32
+        )
 
 
 class FusedSteps:
