@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from benchmarks import theory
+from benchmarks.convergence import plan_convergence, show_convergence
 from benchmarks.pages import Experiment
 from benchmarks.paper_samples import (
     plan_datasets,
@@ -25,6 +25,7 @@ from benchmarks.paper_systems import (
     show_table3,
     show_total_time,
 )
+from benchmarks.variance import plan_variance, show_variance
 
 
 def experiments(scale: Scale) -> list[Experiment]:
@@ -74,12 +75,12 @@ def experiments(scale: Scale) -> list[Experiment]:
         "convergence": (
             "Convergence (appendix D, theorem 5)",
             "Does SGD with sampled gradients converge as O(1/k) on a strictly convex problem?",
-            theory.plan_convergence, theory.show_convergence,
+            plan_convergence, show_convergence,
         ),
         "variance": (
             "Variance (Prop. 2, theorem 3, Prop. 4)",
             "Is the variance of the sampler the one that the paper derives?",
-            theory.plan_variance, theory.show_variance,
+            plan_variance, show_variance,
         ),
     }  # fmt: skip
     return [
