@@ -135,7 +135,7 @@ def _timed(group: Any, trainer: Any, steps: int) -> dict[str, Any]:
 
 
 def _formula(group: Any, trainer: Any, parcel: Any) -> int:
-    from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
+    from fastgcn.backends.ranks.collectives import LayerTraffic, step_bytes
 
     if group.size == 1:
         return 0
@@ -145,7 +145,7 @@ def _formula(group: Any, trainer: Any, parcel: Any) -> int:
     layer = trainer.model.convolutions[1]
     width = layer.weight.shape[0 if layer.mix_first(block) else 1]
     above = block.whole[0] if trainer.config.distribution == "ladies" else 0
-    travels = SampledLayer(t, sum(block.counts), width, above=above)
+    travels = LayerTraffic(t, sum(block.counts), width, above=above)
     return step_bytes(group.size, [travels], parameters)
 
 

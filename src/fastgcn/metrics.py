@@ -1,5 +1,6 @@
 """Scores of predicted against true labels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,15 @@ class Tally:
     hits: IntArray
     guessed: IntArray
     true: IntArray
+
+    def summed(self, add: Callable[[FloatArray], FloatArray]) -> "Tally":
+        """The tally of all processes together; `add` sums an array of numbers over them."""
+        single = [self.nodes, self.right, self.loss, self.decisions]
+        by_class = [self.hits, self.guessed, self.true]
+        sums = add(np.concatenate([single, *by_class]).astype(np.float64))
+        nodes, right, loss, decisions = sums[:4].tolist()
+        hits, guessed, true = sums[4:].astype(np.int64).reshape(3, -1)
+        return Tally(int(nodes), int(right), loss, int(decisions), hits, guessed, true)
 
     def metrics(self) -> Metrics:
         hits, met = self.hits, self.guessed + self.true

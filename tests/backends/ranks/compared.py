@@ -10,8 +10,7 @@ import torch
 from fastgcn import Graph, TrainConfig
 from fastgcn.backends.data import prepare
 from fastgcn.backends.ranks.backend import RanksBackend, prepare_share
-from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
-from fastgcn.backends.ranks.forward import predict_shared
+from fastgcn.backends.ranks.collectives import LayerTraffic, step_bytes
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.sampler import ShardBlock
 from fastgcn.backends.ranks.shard import Shard
@@ -113,7 +112,7 @@ def _formula(group: ProcessGroup, trainer: Trainer, blocks: list[Block]) -> int:
         width = sizes[bare + number + (not layer.mix_first(block))]
         trained = bare + number > 0 or not layer.mix_first(block)
         above = block.whole[0] if trainer.config.distribution == "ladies" else 0
-        layers.append(SampledLayer(t, sum(block.counts), width, trained, above))
+        layers.append(LayerTraffic(t, sum(block.counts), width, trained, above))
     return step_bytes(group.size, layers, sum(p.numel() for p in trainer.model.parameters()))
 
 
@@ -133,7 +132,7 @@ def _judged(shard: Shard, graph: Graph, alone: Trainer, together: Trainer) -> di
     scores = [np.array(list(judge(alone.model).scores().values())) for judge in (ours, theirs)]
     first, stop = shard.bounds[shard.group.rank : shard.group.rank + 2]
     probabilities = predict(alone.model, graph, np.arange(first, stop))
-    mine = predict_shared(alone.model, shard)
+    mine = predict(alone.model, shard)
     return {
         "scores": difference(*scores),
         "predictions": difference(mine, probabilities),

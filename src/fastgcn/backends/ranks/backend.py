@@ -18,7 +18,7 @@ from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.forward import ShardEvaluator
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.sampler import ShardSampler
-from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, own_rows
+from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, normalize_shard
 from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
@@ -43,7 +43,7 @@ class Prepared(NamedTuple):
 def prepare_share(shard: Shard, config: TrainConfig) -> Prepared:
     """As `training_data.prepare`, for own nodes of the training graph."""
     nodes = shard.split.train if config.inductive else None
-    matrix = own_rows(shard, nodes, config.normalization)
+    matrix = normalize_shard(shard, nodes, config.normalization)
     statistics = _statistics(shard) if config.feature_scaling == "standard" else None
     features = FeatureRows(shard.features, config.feature_scaling, nodes, statistics)
     inputs: FloatArray | FeatureRows = features
@@ -78,7 +78,7 @@ def _batch_nodes(shard: Shard, matrix: ShardAdjacency) -> IntArray:
     """(k,) int64: the numbers of all ranks' training nodes."""
     if matrix.nodes is not None:
         return np.arange(matrix.n)
-    comm, own = shard.group.host_comm, shard.split.train + shard.first
+    comm, own = shard.group.host_comm, shard.split.train + shard.start
     counts = comm.gather_counts(len(own), "numbers of nodes")
     return comm.all_gather(torch.from_numpy(own), counts, "training nodes").numpy()
 

@@ -19,7 +19,7 @@ from fastgcn.backends.ranks.distributions import (
     SampledMatrix,
 )
 from fastgcn.backends.ranks.process_group import ProcessGroup
-from fastgcn.backends.ranks.shard import ShardAdjacency, column_squares, without_diagonal
+from fastgcn.backends.ranks.shard import ShardAdjacency, column_squares, split_diagonal
 from fastgcn.config import OWN_POWERS, TrainConfig
 from fastgcn.kernels.products import mixing_first_pays
 from fastgcn.sampling.block import Block
@@ -104,7 +104,7 @@ class ShardSampler:
         self.own_rows = config.needs_own_rows or config.self_term == "exact"
         diagonal: FloatArray | None = None
         if config.self_term == "exact":
-            matrix, diagonal = without_diagonal(matrix, group.rank)
+            matrix, diagonal = split_diagonal(matrix, group.rank)
         place = np.full(matrix.n, -1, np.int32)
         self.numbers = RankNumbering(matrix.bounds, group.rank, place)
         self.diagonal = diagonal
