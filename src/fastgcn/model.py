@@ -8,6 +8,7 @@ from typing import cast, overload
 import torch
 from torch import Generator, Tensor, nn
 
+from fastgcn.config import TrainConfig
 from fastgcn.features.sparse import InputRows, SparseRows
 from fastgcn.features.store import Statistics
 from fastgcn.kernels.random import dropout_mask
@@ -290,3 +291,21 @@ class WeightAverage:
             else:
                 mean.copy_(now)
         return self.model
+
+
+def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
+    """The network of a config, its weights drawn from the config's seed."""
+    mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
+    return GCN(
+        sizes,
+        bias=config.bias,
+        dropout=config.dropout_rates,
+        multilabel=multilabel,
+        normalization=config.normalization,
+        feature_scaling=config.feature_scaling,
+        skip=config.skip or mean,
+        input_skip=config.input_skip or mean,
+        norm=config.norm,
+        jumping=config.jumping,
+        rng=torch.Generator().manual_seed(config.seed),
+    )

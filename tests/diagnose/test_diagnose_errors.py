@@ -20,9 +20,9 @@ from fastgcn.diagnose.gauge import Estimate, Gauge, Laws, least_samples, relativ
 from fastgcn.diagnose.gradients import GradientGauge
 from fastgcn.diagnose.session import DRAWS, LAWS, Session, choices, family, name_of
 from fastgcn.features.store import FeatureRows
+from fastgcn.model import build_model
 from fastgcn.sampling import variance
 from fastgcn.sampling.choose import layer_sampler
-from fastgcn.train.run import build_model
 from tests.communities import communities, quick
 
 T = 12

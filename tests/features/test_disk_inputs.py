@@ -18,7 +18,7 @@ import torch
 
 import fastgcn.features.disk
 import fastgcn.features.propagate
-import fastgcn.files
+import fastgcn.scratch
 from fastgcn import Graph, normalize, open_store, propagate, save
 from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.errors import FormatError, InputError
@@ -275,7 +275,7 @@ def test_a_full_disk_is_named_and_left_as_it_was(
         file.truncate(size // 2)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(fastgcn.files, "reserve", full)
+    monkeypatch.setattr(fastgcn.scratch, "reserve", full)
     with pytest.raises(InputError, match=r"inputs/\w+ has no room for 0 MB of ÂX \(No space left"):
         kept(tmp_path)
     assert files_of(tmp_path) == [("rows.bin", 0)]

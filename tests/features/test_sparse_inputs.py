@@ -14,16 +14,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from torch import nn
 
+import fastgcn.backends.evaluator
 import fastgcn.backends.exact
 import fastgcn.features.sparse
 from fastgcn import GCN, Run, fit, load, normalize
-from fastgcn.backends.exact import Judge
+from fastgcn.backends.cpu import ready
+from fastgcn.backends.evaluator import Evaluator
 from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step, make_step
 from fastgcn.features.sparse import SparseRows, sparse_inputs
 from fastgcn.features.store import FeatureRows, Statistics
 from fastgcn.graph.adjacency import Rows
 from fastgcn.sampling import FullSampler
-from fastgcn.train.loop import Trainer
 from tests.communities import communities, quick, weights_of
 
 GRAPH = communities(sparse=True)
@@ -120,9 +121,9 @@ def test_what_is_not_sparse_is_left_to_others() -> None:
 def trained(sparse: bool, graph: Any = GRAPH, **fields: Any) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         keep_sparse(patch, sparse)
-        trainer = Trainer(graph, quick(**fields), None)
+        trainer = ready(graph, quick(**fields))
         assert isinstance(trainer.data.inputs, SparseRows) == sparse
-        (part, *_) = trainer.feed.prepared([trainer.data.batch_nodes[:9]])
+        (part, *_) = trainer.minibatches.singly([trainer.data.batch_nodes[:9]])
         assert isinstance(part.x, SparseRows) == sparse
         return fit(graph, quick(**fields))
 
@@ -235,12 +236,12 @@ def test_a_judge_that_keeps_sparse_rows_says_the_same(
     keep_sparse(monkeypatch, sparse=False)
     model = fit(GRAPH, fields).model
     part = GRAPH.split.val[::-1]
-    dense = Judge(GRAPH, fields, part)(model)
+    dense = Evaluator(GRAPH, fields, part)(model)
     keep_sparse(monkeypatch, sparse=True)
-    small = Judge(GRAPH, fields, part)
+    small = Evaluator(GRAPH, fields, part)
     # Nothing dense would be kept in so little memory.
-    monkeypatch.setattr(fastgcn.backends.exact, "_KEPT_BYTES", 8 * 2 * GRAPH.n_nodes * 6 * 2)
-    large = Judge(GRAPH, fields, part)
+    monkeypatch.setattr(fastgcn.backends.evaluator, "_KEPT_BYTES", 8 * 2 * GRAPH.n_nodes * 6 * 2)
+    large = Evaluator(GRAPH, fields, part)
     for judge in (small, large):
         scores = judge(model)
         assert isinstance(judge._inputs, SparseRows)
@@ -252,7 +253,7 @@ def test_cora_is_kept_sparse_and_pubmed_is_not(
     real_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FASTGCN_DATA", str(real_data))
-    cora, pubmed = (Trainer(load(name), quick(), None).data.inputs for name in ("cora", "pubmed"))
+    cora, pubmed = (ready(load(name), quick()).data.inputs for name in ("cora", "pubmed"))
     assert isinstance(cora, SparseRows)
     assert len(cora.values) < 0.1 * len(cora) * cora.width
     assert isinstance(pubmed, np.ndarray)

@@ -262,7 +262,7 @@ def _new_nodes(
     graph: "Graph | Shard", new_nodes: Path | None, new_edges: Path | None
 ) -> dict[str, Any]:
     """What `predict_new` wants to know of new nodes, from their tables."""
-    from fastgcn.data.tables.importing import read_new_nodes
+    from fastgcn.data.tables import read_new_nodes
     from fastgcn.infer.predict import graph_of
 
     if new_nodes is None or new_edges is None:

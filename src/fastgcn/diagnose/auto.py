@@ -11,7 +11,7 @@ from fastgcn.diagnose.gauge import Estimate, Laws, percent, samples_from_top
 from fastgcn.features.store import FeatureRows, column_statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.train.run import build_model
+from fastgcn.model import build_model
 
 _BATCHES = 8
 # Training nodes whose features standardise those of all here: on large graphs, looking at every

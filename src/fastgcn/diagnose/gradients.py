@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fastgcn.backends.batches import Feed
+from fastgcn.backends.batches import Minibatches
 from fastgcn.backends.steps import Adam, flat_gradient, make_step
 from fastgcn.diagnose.convolutions import ExactNetwork
 from fastgcn.diagnose.gauge import Estimate, relative_error
@@ -93,12 +93,12 @@ class StepTimer:
         """The median over a few steps."""
         config, rng = self.network.config, torch.Generator().manual_seed(self.network.config.seed)
         self.model.dropout.rng = torch.Generator(next(self.model.parameters()).device)
-        feed = Feed(self.network.data, config, self.model, sampler, rng)
+        feed = Minibatches(self.network.data, config, self.model, sampler, rng)
         spent: list[float] = []
         while len(spent) <= _STEPS and (len(spent) <= _FEWEST or sum(spent) < _SECONDS):
             batch = self.batches[len(spent) % len(self.batches)]
             start = time.perf_counter()
-            for part in feed.prepared([batch]):
+            for part in feed.singly([batch]):
                 self.step(part.blocks, part.x, part.labels)
             spent.append(time.perf_counter() - start)
         return statistics.median(spent[1:])

@@ -16,10 +16,9 @@ from fastgcn.diagnose.gauge import Estimate, Gauge, Laws, samples_from_top
 from fastgcn.diagnose.gradients import GradientGauge, StepTimer
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
-from fastgcn.model import GCN
+from fastgcn.model import GCN, build_model
 from fastgcn.sampling import FullSampler, LayerSampler
 from fastgcn.sampling.choose import layer_sampler
-from fastgcn.train.run import build_model
 
 # `optimal` is left out, for each of its draws costs a share of a full forward pass, and
 # `systematic`, which can be worse than independent draws; the settings' own member is in anyway.
