@@ -1,5 +1,6 @@
 """Commands under torchrun: joining the other processes, and opening one's shard of the data."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -8,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from fastgcn.backends.ranks import DEFAULT_TIMEOUT, launched
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
 from fastgcn.cli.output import emit_json, say, show_table
 from fastgcn.errors import InputError
@@ -24,13 +24,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Timeout = Annotated[
-    float, typer.Option(help="Under torchrun: seconds that a process waits for another.")
+    float | None,
+    typer.Option(help="Under torchrun: seconds that a process waits for another; 300 by default."),
 ]
 
 
+def launched() -> bool:
+    """Whether torchrun, or anything that sets its variables, has started this process."""
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
 @contextmanager
-def joined(timeout: float = DEFAULT_TIMEOUT) -> "Iterator[ProcessGroup | None]":
-    """The processes that torchrun started, None where this one is alone; all but the first are
+def joined(timeout: float | None = None) -> "Iterator[ProcessGroup | None]":
+    """The processes that torchrun started; None if this one is alone. All but the first are
     silent."""
     if not launched():
         yield None
@@ -38,7 +44,7 @@ def joined(timeout: float = DEFAULT_TIMEOUT) -> "Iterator[ProcessGroup | None]":
     from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.progress import silent
 
-    group = ProcessGroup.join(timeout)
+    group = ProcessGroup.join() if timeout is None else ProcessGroup.join(timeout)
     if not group.is_main:
         silent()
     yield group
@@ -183,7 +189,7 @@ def train(
         str | None, typer.Option(help="On a GPU, what matrix products round to: tf32 or float32.")
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
     json: Json = False,
 ) -> None:
     """Train a classifier on a graph's training nodes; validation nodes choose the weights kept."""

@@ -13,11 +13,12 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from fastgcn.backends.ranks import DEFAULT_TIMEOUT, has_agent
 from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.errors import ElsewhereError, FastGCNError, InputError, PeerError
 
 T = TypeVar("T")
+
+DEFAULT_TIMEOUT = 300.0  # seconds that a process waits for another
 
 # Seconds to wait for all ranks to join, whatever `timeout` is: processes start, and start again,
 # at their own pace.
@@ -143,6 +144,11 @@ class ProcessGroup:
 
     def _refusal(self, message: str) -> FastGCNError:
         return InputError(message) if self.is_main else ElsewhereError(message)
+
+
+def has_agent() -> bool:
+    """Whether torchrun's agent keeps a store for the processes, however often it starts them."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def agreed_prefix(store: Store, rank: int, size: int, seconds: float) -> str:
