@@ -70,7 +70,7 @@ class Floor:
 
     def __init__(self, trainer: CpuBackend, prepared: Sequence[Minibatch]) -> None:
         self.weights = [each.weight.detach().numpy() for each in trainer.model.convolutions]
-        self.inputs = np.asarray(trainer.data.inputs)
+        self.inputs = trainer.data.rows(torch.arange(trainer.data.adjacency.n)).numpy()
         blocks = [part.blocks[0] for part in prepared]
         self.operands = [
             Operands.of(block, self.inputs[block.src.numpy()], trainer) for block in blocks

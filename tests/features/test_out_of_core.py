@@ -16,7 +16,6 @@ from fastgcn import Graph, Run, embed, evaluate, fit, open_store, predict, resum
 from fastgcn.backends.cpu import ready
 from fastgcn.data.generate import GenerateConfig, generate
 from fastgcn.features.plan import Budget, training_demand
-from fastgcn.features.stored import StoredRows
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick, weights_of, without_times
 
@@ -88,8 +87,8 @@ def test_any_room_gives_the_same(
     room = demand.fixed + left + (0 if left == 300 else demand.matrix)
     monkeypatch.setattr(Budget, "left", lambda _: room)
     data = ready(store, settings).data
-    assert bool(data.let_go) == matrix_on_disk
-    assert isinstance(data.inputs, StoredRows) == inputs_on_disk
+    assert bool(data.adjacency.files) == matrix_on_disk
+    assert data.inputs.on_disk == inputs_on_disk
     same(fit(store, settings), usual)
 
 

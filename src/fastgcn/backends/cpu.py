@@ -18,13 +18,14 @@ from fastgcn.backends.evaluator import Evaluator, Scorer
 from fastgcn.backends.interval import Sizes, validation_interval
 from fastgcn.backends.steps import Step, make_step
 from fastgcn.config import TrainConfig
-from fastgcn.features.stored import StoredRows
+from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, one_thread
 from fastgcn.metrics import Metrics
-from fastgcn.model import GCN, build_model
+from fastgcn.model import GCN, start_from
 from fastgcn.sampling import Block, LayerSampler, Sampler
+from fastgcn.sampling.check import check_blocks
 from fastgcn.sampling.choose import make_sampler
 from fastgcn.sampling.history import HistorySampler
 
@@ -40,7 +41,7 @@ class CpuBackend:
     """The whole graph is in this process; `folder` is for files that are too large for memory.
 
     `sampler` makes the user's own sampler from Â of the training graph, in place of the one that
-    the settings name.
+    the settings name; `model` is a network to start from, of which a copy is trained.
 
     Attributes, after `prepare`:
         data: the training graph.
@@ -61,9 +62,10 @@ class CpuBackend:
         folder: Path | None = None,
         *,
         sampler: MakeSampler | None = None,
+        model: GCN | None = None,
     ) -> None:
         self.graph, self.config, self.folder = graph, config, folder
-        self._make_sampler = sampler
+        self._make_sampler, self._given_model = sampler, model
         self._evaluators: dict[Part, Scorer | None] = {}
         self._small_steps = False  # not known before the first batch
 
@@ -78,8 +80,7 @@ class CpuBackend:
     def prepare(self) -> None:
         graph, config = self.graph, self.config
         self.data = self._training_data()
-        sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
-        model = build_model(config, sizes, multilabel=graph.multilabel)
+        model = start_from(self._given_model, config, graph)
         model.set_feature_statistics(self.data.statistics)
         self.learner = Learner(model, config, self.device)
         self.sampler = self._sampler()
@@ -95,9 +96,27 @@ class CpuBackend:
         return prepare(self.graph, self.config, self.folder)
 
     def _sampler(self) -> Sampler:
-        if self._make_sampler is not None:
-            return self._make_sampler(self.data.adjacency)
-        return make_sampler(self.config, self.data.adjacency, self.data.edges)
+        if self._make_sampler is None:
+            return make_sampler(self.config, self.data.adjacency, self.data.edges)
+        sampler = self._make_sampler(self.data.adjacency)
+        self._check_blocks_of(sampler)
+        return sampler
+
+    def _check_blocks_of(self, sampler: Sampler) -> None:
+        """Refuse a sampler of the user's whose blocks do not fit the network."""
+        config, batch = self.config, self.data.batch_nodes[: self.config.batch_size]
+        blocks = sampler.sample(batch, torch.Generator().manual_seed(config.seed))
+        try:
+            check_blocks(blocks, batch, self.data.adjacency.n, own_rows=config.needs_own_rows)
+        except AssertionError as error:
+            raise InputError(
+                f"the sampler does not fit the network: {error}; fastgcn.check_sampler tests one"
+            ) from None
+        if len(blocks) != config.sampled_layers:
+            raise InputError(
+                f"the sampler must give a block for each of the {config.sampled_layers} sampled "
+                f"layers, got {len(blocks)}; with precompute = true the first layer has none"
+            )
 
     def _minibatches(self) -> Minibatches:
         return Minibatches(self.data, self.config, self.model, self.sampler, self.learner.rng)
@@ -146,7 +165,7 @@ class CpuBackend:
         small = group.x.numel() // len(group) * self.model.sizes[1] < _SMALL_PRODUCT
         self._small_steps = small
         # A thread that waits for a disk does not compute, so that one core is enough for both.
-        on_disk = isinstance(self.data.inputs, StoredRows)
+        on_disk = self.data.inputs.on_disk
         if on_disk or (torch.get_num_threads() > 1 and not self.minibatches.quick):
             groups = ahead(groups)
         with closing(groups), one_thread(small):
@@ -223,13 +242,19 @@ class CpuBackend:
             self.sampler.refresh([kept.get(str(layer)) for layer in layers])
 
     def facts(self) -> dict[str, Any]:
-        return {}
+        """Which sampler of the user's it was."""
+        return {} if self._make_sampler is None else {"sampler": name_of(self._make_sampler)}
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
         return do()
 
     def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
         return checkpoint
+
+
+def name_of(sampler: MakeSampler) -> str:
+    """How a run calls a sampler of the user's."""
+    return str(getattr(sampler, "__qualname__", type(sampler).__qualname__))
 
 
 def ready(graph: Graph, config: TrainConfig) -> CpuBackend:

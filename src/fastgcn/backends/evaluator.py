@@ -10,7 +10,6 @@ from torch import Tensor
 from fastgcn.arrays import BoolArray, IntArray
 from fastgcn.backends.exact import (
     ROW_ARRAYS,
-    MixedRows,
     feature_rows,
     full_forward,
     needed_nodes,
@@ -19,8 +18,9 @@ from fastgcn.backends.exact import (
 from fastgcn.config import TrainConfig
 from fastgcn.features.disk import first_layer_rows
 from fastgcn.features.plan import Budget
-from fastgcn.features.sparse import InputRows, sparse_inputs
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.propagate import sparse_inputs
+from fastgcn.features.sparse import InputRows
+from fastgcn.features.store import FeatureStore, NodeFeatures
 from fastgcn.graph.adjacency import Rows, RowSource, induced_csr
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.rows import GraphRows
@@ -81,11 +81,11 @@ class Evaluator:
         self._graph, self._config, self._nodes = graph, config, nodes
         self._once, self._folder = once, folder
         self._budget = Budget.of(config.memory)
-        self._features: FeatureRows | None = None
+        self._features: NodeFeatures | None = None
         self._blocks: list[Block] = []
         self._inputs: InputRows | None = None
         self._needed: list[IntArray] | None = None
-        self._mixed: MixedRows | None = None
+        self._mixed: FeatureStore | None = None
 
     def __len__(self) -> int:
         return len(self._part)
@@ -118,7 +118,7 @@ class Evaluator:
     def _left(self) -> int:
         return max(self._budget.left(), 0)
 
-    def _plan(self, features: FeatureRows, model: GCN) -> None:
+    def _plan(self, features: NodeFeatures, model: GCN) -> None:
         """Keep what every evaluation needs."""
         on_cpu, layers = next(model.parameters()).device.type == "cpu", len(model.layers)
         if self._once:
@@ -136,7 +136,7 @@ class Evaluator:
                 self._needed = with_all_of_most(self._needed, self._rows.n)
             self._keep_in_a_file(features, self._needed)
 
-    def _keep_in_memory(self, features: FeatureRows, model: GCN, *, dense: bool) -> None:
+    def _keep_in_memory(self, features: NodeFeatures, model: GCN, *, dense: bool) -> None:
         """The rows of ÂX, on the CPU sparse where they are few entries, else if `dense` dense."""
         device = next(model.parameters()).device
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
@@ -147,10 +147,10 @@ class Evaluator:
         if device.type == "cpu":
             self._inputs = sparse_inputs(rows, features, own, lambda size: size <= _KEPT_BYTES)
         if self._inputs is None and dense:
-            self._inputs = torch.from_numpy(features.convolve(rows, own)).to(device)
+            self._inputs = features.convolve(rows, own).to(device)
         self._blocks = [block.to(device) for block in blocks]
 
-    def _keep_in_a_file(self, features: FeatureRows, needed: list[IntArray]) -> None:
+    def _keep_in_a_file(self, features: NodeFeatures, needed: list[IntArray]) -> None:
         """The rows of ÂX that the first layer wants; nothing where the disk has no room."""
         try:
             kept = first_layer_rows(
@@ -165,7 +165,7 @@ class Evaluator:
             )
         except OSError:
             return
-        self._mixed = kept.between
+        self._mixed = kept
         entries = _ENTRY_BYTES * len(self._graph.indices) * len(needed[-1]) // max(self._rows.n, 1)
         if not self._once and entries <= self._left() // ROW_ARRAYS:
             self._rows = _Remembered(self._rows, needed[-1])

@@ -11,7 +11,8 @@ from torch import Tensor
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.features.propagate import FilledRows, RowsById, mean_row_bytes
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.sparse import dense
+from fastgcn.features.store import FeatureStore, NodeFeatures
 from fastgcn.graph.adjacency import RowSource
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.rows import GraphRows
@@ -19,9 +20,6 @@ from fastgcn.model import GCN
 from fastgcn.progress import progress
 from fastgcn.sampling import Block
 from fastgcn.scratch import Room
-
-FeatureSource = Callable[[IntArray], FloatArray]  # rows by id, dense
-MixedRows = Callable[[int, int], FloatArray]  # rows start..stop-1 of ÂX
 
 # Nodes whose rows are mixed together; bounds the temporaries.
 _NODES_AT_ONCE = 32_768
@@ -36,12 +34,12 @@ ROW_ARRAYS = 3
 def full_forward(
     model: GCN,
     source: RowSource,
-    features: FeatureSource,
+    features: FeatureStore,
     nodes: IntArray,
     *,
     layers: int | None = None,
     needed: list[IntArray] | None = None,
-    mixed: MixedRows | None = None,
+    mixed: FeatureStore | None = None,
     room: Room | None = None,
 ) -> Tensor:
     """(len(nodes), d): H^(layers) of `nodes`, on the network's device.
@@ -67,7 +65,7 @@ class ExactForward:
             not wanted, z is all that is kept of a layer, and mostly narrower.
     """
 
-    def __init__(self, model: GCN, features: FeatureSource, room: Room | None = None) -> None:
+    def __init__(self, model: GCN, features: FeatureStore, room: Room | None = None) -> None:
         self.model, self.features = model, features
         self.device = next(model.parameters()).device
         self.room = room if self.device.type == "cpu" else None
@@ -83,7 +81,7 @@ class ExactForward:
 
     @torch.no_grad()
     def __call__(
-        self, nodes: IntArray, needed: list[IntArray], mixed: MixedRows | None = None
+        self, nodes: IntArray, needed: list[IntArray], mixed: FeatureStore | None = None
     ) -> Tensor:
         """(len(nodes), d): rows of the last layer. `needed` are the nodes of each layer, ascending,
         from the input up; `mixed`, where it is known, gives rows of ÂX of `needed[1]`."""
@@ -98,10 +96,7 @@ class ExactForward:
             return self.h(nodes)
 
     def _inputs(self, ids: IntArray) -> Tensor:
-        rows = torch.from_numpy(self.features(ids)).to(self.device)
-        if isinstance(self.features, FeatureRows):
-            self.features.forget()
-        return rows
+        return dense(self.features.take(ids)).to(self.device)
 
     def _read_features(self, nodes: IntArray) -> None:
         self.below, self.z = nodes, FilledRows(len(nodes), self.room)
@@ -115,7 +110,7 @@ class ExactForward:
         nodes: IntArray,
         wanted: IntArray,
         asked: IntArray,
-        mixed: MixedRows | None,
+        mixed: FeatureStore | None,
     ) -> None:
         """H^(number+1) of `nodes`, or what the layer above does to it first.
 
@@ -149,13 +144,13 @@ class ExactForward:
         return _NODES_AT_ONCE
 
     def _convolution(
-        self, number: int, known: MixedRows | None
+        self, number: int, known: FeatureStore | None
     ) -> Callable[[int, IntArray], Tensor]:
         """ÂHW of some nodes of a layer, from z or from rows of ÂX that are `known`."""
         layer = self.model.convolutions[number]
         if known is not None:
             return lambda start, ids: (
-                torch.from_numpy(known(start, start + len(ids))).to(self.device) @ layer.weight
+                known.between(start, start + len(ids)).to(self.device) @ layer.weight
             )
         mixed = self.mix(number)
         if layer.shrinks:
@@ -172,7 +167,7 @@ class _GraphForward(ExactForward):
     """The exact network on rows of Â that are all at hand."""
 
     def __init__(
-        self, model: GCN, source: RowSource, features: FeatureSource, room: Room | None
+        self, model: GCN, source: RowSource, features: FeatureStore, room: Room | None
     ) -> None:
         super().__init__(model, features, room)
         self.source = source
@@ -266,7 +261,7 @@ def _evaluating(model: GCN) -> Iterator[None]:
         model.train(was_training)
 
 
-def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
+def full_view(model: GCN, graph: Graph) -> tuple[RowSource, NodeFeatures]:
     """The rows of Â and of X that this network sees of a graph."""
     return (
         GraphRows(graph.csr, model.normalization),
@@ -276,9 +271,11 @@ def full_view(model: GCN, graph: Graph) -> tuple[RowSource, FeatureRows]:
 
 def feature_rows(
     model: GCN, features: FloatArray | csr_array, nodes: IntArray | None = None
-) -> FeatureRows:
+) -> NodeFeatures:
     """The rows of a feature matrix, or of its part `nodes`, as this network wants them scaled."""
-    return FeatureRows(features, model.feature_scaling, nodes, model.feature_statistics)
+    return NodeFeatures(
+        features, model.feature_scaling, nodes, model.feature_statistics, keep_pages=False
+    )
 
 
 def check_width(model: GCN, width: int, who: str) -> None:

@@ -38,7 +38,10 @@ def sampling_statistics(run: Run, graph: Graph, *, own: bool) -> Section:
     """
     config = run.config
     content: list[Content]
-    if not config.neighbor_sampling and not config.layer_samples:
+    if "sampler" in run.metrics:
+        who = f"Blocks came from a sampler of your own, {run.metrics['sampler']}."
+        content = [f"{who} {_course(run)}", *_figures(run), _RECORDED]
+    elif not config.neighbor_sampling and not config.layer_samples:
         content = [f"Nothing was drawn: {_no_draws(config)}."]
     elif not own:
         content = [_course(run), *_figures(run), _RECORDED]

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend
+from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
 from fastgcn.backends.base import with_prefix
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.diagnose.auto import resolve_samples
-from fastgcn.errors import FormatError, InputError
+from fastgcn.errors import FastGCNError, FormatError, InputError
 from fastgcn.features.plan import check_memory
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
-from fastgcn.model import WeightAverage
+from fastgcn.model import GCN, WeightAverage
 from fastgcn.train.presets import best_preset
 from fastgcn.train.run import Run, RunFolder
 from fastgcn.train.stopping import best_epoch, is_better, should_stop
@@ -41,6 +41,7 @@ def fit(
     *,
     run_dir: str | os.PathLike[str] | None = None,
     sampler: MakeSampler | None = None,
+    model: GCN | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
 ) -> Run:
@@ -52,6 +53,8 @@ def fit(
 
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
+
+    `model` is a network to start from, such as that of an earlier run; a copy of it is trained.
 
     `callbacks` are called with the record of each epoch. If one returns True, training ends
     after that epoch, and the run is finished as if early stopping had ended it.
@@ -65,7 +68,7 @@ def fit(
     if shard is None and sampler is None:
         config = resolve_samples(graph, config)
     path = None if run_dir is None else Path(run_dir)
-    backend = choose_backend(graph, config, path, shard=shard, sampler=sampler)
+    backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
     folder = None
     if path is not None:
         # Before the folder is made: a refused run leaves nothing behind.
@@ -76,9 +79,15 @@ def fit(
             "config": config.to_dict(),
             "data": None if graph.source is None else dict(graph.source),
             "fingerprint": fingerprint(graph),
+            "sampler": None if sampler is None else name_of(sampler),
         }
         folder = backend.on_first("the run's folder", lambda: RunFolder.create(path, about))
-    return _train(graph, config, backend, folder, callbacks)
+    try:
+        return _train(graph, config, backend, folder, callbacks)
+    except FastGCNError:
+        if folder is not None:
+            folder.discard_if_unused()
+        raise
 
 
 def resume(
@@ -106,6 +115,14 @@ def resume(
         raise InputError(
             f"{run_dir} was trained on other data: {graph.name} does not have its fingerprint; "
             "resume with the graph and split the run was started with"
+        )
+    own = folder.about.get("sampler")
+    if (own is None) != (sampler is None):
+        raise InputError(
+            f"{run_dir} was trained with the settings' own sampler; resume it without `sampler`"
+            if own is None
+            else f"{run_dir} was trained with the sampler {own}; give it again, "
+            "fastgcn.resume(run_dir, graph, sampler=...) in Python"
         )
     backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
     kept = backend.on_first("the run's folder", lambda: folder)

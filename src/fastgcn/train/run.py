@@ -96,6 +96,13 @@ class RunFolder:
             raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
         return cls(path, about)
 
+    def discard_if_unused(self) -> None:
+        """Remove the folder of a run that was refused before its first epoch."""
+        if not (self.path / "metrics.jsonl").exists():
+            (self.path / "config.json").unlink()
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+
     @property
     def config(self) -> TrainConfig:
         return TrainConfig.from_dict(self.about["config"])

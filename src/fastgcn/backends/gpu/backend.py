@@ -18,7 +18,7 @@ from fastgcn.backends.gpu.steps import EpochSteps, make_steps
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
 from fastgcn.metrics import Metrics
-from fastgcn.model import GCN, build_model
+from fastgcn.model import GCN, start_from
 
 T = TypeVar("T")
 
@@ -35,8 +35,11 @@ class GpuBackend:
     data: DeviceData
     group: Group
 
-    def __init__(self, graph: Graph, config: TrainConfig, device: torch.device) -> None:
+    def __init__(
+        self, graph: Graph, config: TrainConfig, device: torch.device, model: GCN | None = None
+    ) -> None:
         self.graph, self.config, self._device = graph, config, device
+        self._given_model = model
         self.validate_every = 1 if config.validate_every == "auto" else config.validate_every
         self._steps: EpochSteps | None = None
         self._evaluators: dict[Part, DeviceJudge | None] = {}
@@ -55,8 +58,7 @@ class GpuBackend:
             # Kernels are launched, and graphs recorded, where torch has its current device.
             torch.cuda.set_device(self._device)
         self.data = prepare_on_device(graph, config, self._device)
-        sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
-        model = build_model(config, sizes, multilabel=graph.multilabel).to(self._device)
+        model = start_from(self._given_model, config, graph).to(self._device)
         model.set_feature_statistics(self.data.statistics)
         self.learner = Learner(model, config, self._device)
         labels = self.data.labels[self.data.batch_nodes]

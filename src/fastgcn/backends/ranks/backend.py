@@ -24,8 +24,9 @@ from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import InputError
+from fastgcn.features.scaling import ColumnMoments, Statistics, column_moments, statistics_of
 from fastgcn.features.sparse import InputRows
-from fastgcn.features.store import FeatureRows, Moments, Statistics, column_moments, statistics_of
+from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures, SideBySide
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.model import GCN
 from fastgcn.sampling import Sampler
@@ -45,17 +46,18 @@ def prepare_share(shard: Shard, config: TrainConfig) -> Prepared:
     nodes = shard.split.train if config.inductive else None
     matrix = normalize_shard(shard, nodes, config.normalization)
     statistics = _statistics(shard) if config.feature_scaling == "standard" else None
-    features = FeatureRows(shard.features, config.feature_scaling, nodes, statistics)
-    inputs: FloatArray | FeatureRows = features
+    features = NodeFeatures(shard.features, config.feature_scaling, nodes, statistics)
+    inputs: FeatureStore = features
     if config.precompute:
-        inputs = convolved(shard, matrix, features)
+        mixed = DenseStore(convolved(shard, matrix, features))
+        inputs = SideBySide(mixed, features) if config.input_skip else mixed
     return Prepared(
         matrix,
         TrainingData(
             Adjacency(*matrix.rows),
             None,
+            features,
             inputs,
-            features if config.precompute and config.input_skip else None,
             torch.from_numpy(_batch_nodes(shard, matrix)),
             label_tensor(shard.labels if nodes is None else shard.labels[nodes]),
             statistics,
@@ -63,11 +65,11 @@ def prepare_share(shard: Shard, config: TrainConfig) -> Prepared:
     )
 
 
-def convolved(shard: Shard, matrix: ShardAdjacency, features: FeatureRows) -> FloatArray:
+def convolved(shard: Shard, matrix: ShardAdjacency, features: NodeFeatures) -> FloatArray:
     """(s, F) float32: own rows of ÂX, the rows of X going round the ranks."""
 
     def rows(start: int, stop: int) -> FloatArray:
-        some = features(np.arange(start, stop))
+        some: FloatArray = features.between(start, stop).numpy()
         features.forget()
         return some
 
@@ -89,9 +91,10 @@ def _statistics(shard: Shard) -> Statistics:
     row = torch.from_numpy(np.concatenate([[own.rows], own.mean, own.squares]))[None]
     comm, width = shard.group.host_comm, len(own.mean)
     rows = comm.all_gather(row, [1] * comm.size, "statistics of features").numpy()
-    found = Moments(0, np.zeros(width), np.zeros(width))
+    found = ColumnMoments(0, np.zeros(width), np.zeros(width))
     for count, *rest in rows:
-        found = found.joined(Moments(int(count), np.array(rest[:width]), np.array(rest[width:])))
+        mean, squares = np.array(rest[:width]), np.array(rest[width:])
+        found = found.joined(ColumnMoments(int(count), mean, squares))
     return statistics_of(found, sparse=isinstance(shard.features, csr_array))
 
 

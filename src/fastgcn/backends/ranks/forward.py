@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.backends.exact import ExactForward, FeatureSource, feature_rows
+from fastgcn.backends.exact import ExactForward, feature_rows
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, normalize_shard
 from fastgcn.config import TrainConfig
 from fastgcn.features.propagate import FilledRows
+from fastgcn.features.store import FeatureStore
 from fastgcn.graph.adjacency import Rows
 from fastgcn.graph.csr import index_dtype
 from fastgcn.metrics import Metrics, tally
@@ -74,7 +75,7 @@ class ShardForward(ExactForward):
     """`ExactForward` on own rows: what a layer mixes goes round the ranks in pieces."""
 
     def __init__(
-        self, model: GCN, plan: ForwardPlan, features: FeatureSource, comm: Communicator
+        self, model: GCN, plan: ForwardPlan, features: FeatureStore, comm: Communicator
     ) -> None:
         super().__init__(model, features)
         self.plan, self.comm = plan, comm
