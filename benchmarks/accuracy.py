@@ -92,7 +92,7 @@ def best_cases(only: Collection[str] = ()) -> list[Case]:
         # As its authors have it: no norm, no dropout; rate and batches are those of the others.
         rival = TrainConfig(
             batch_size=config.batch_size, learning_rate=config.learning_rate, epochs=40, patience=10
-        )
+        ).complete()
         cases += [
             _settled("free", data, "random", config),
             _settled("unsampled", data, "random", unsampled),

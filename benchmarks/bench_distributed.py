@@ -31,7 +31,7 @@ from fastgcn.config import TrainConfig
 
 COMPUTE_BOUND = TrainConfig(
     hidden=512, samples=8192, batch_size=4096, learning_rate=0.001, threads=1, device="cpu"
-)
+).complete()
 SPEED = {
     "best": COMPUTE_BOUND.replace(
         distribution="ladies",
@@ -45,7 +45,9 @@ SPEED = {
     ),
     "paper": COMPUTE_BOUND,
 }
-PAPER = TrainConfig(samples=400, batch_size=256, validate_every=1, threads=1, device="cpu")
+PAPER = TrainConfig(
+    samples=400, batch_size=256, validate_every=1, threads=1, device="cpu"
+).complete()
 _STATUS = Path("/proc/self/status")
 _TRAFFIC = Path("/proc/net/dev")
 

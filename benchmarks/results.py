@@ -92,13 +92,16 @@ def _current(key: Record) -> Record:
     config, several = key.get("config"), key.get("configs")
     try:
         if isinstance(config, dict):
-            return key | {"config": TrainConfig.from_dict(config).to_dict()}
+            return key | {"config": _complete(config)}
         if isinstance(several, dict):
-            known = {name: TrainConfig.from_dict(each).to_dict() for name, each in several.items()}
-            return key | {"configs": known}
+            return key | {"configs": {name: _complete(each) for name, each in several.items()}}
     except InputError:
         pass  # settings of another version, which no key of this one has
     return key
+
+
+def _complete(settings: Record) -> Record:
+    return TrainConfig.from_dict(settings).complete().to_dict()
 
 
 @cache

@@ -190,7 +190,7 @@ def quick() -> Scale:
 
 def smoke() -> Scale:
     """Seconds: every experiment on generated graphs of a few hundred nodes, for tests."""
-    config = TrainConfig(hidden=4, samples=20, batch_size=64, epochs=2, threads=1)
+    config = TrainConfig(hidden=4, samples=20, batch_size=64, epochs=2, threads=1).complete()
     small, medium, large = (
         DataSet(
             paper=paper,

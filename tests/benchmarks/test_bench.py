@@ -66,7 +66,7 @@ def test_preferred_rate(validation: dict[float, list[float]], expected: float) -
 
 
 def test_a_case_summarises_its_seeds(tmp_path: Path) -> None:
-    config = TrainConfig(hidden=8, samples=50, epochs=3)
+    config = TrainConfig(hidden=8, samples=50, epochs=3).complete()
     case = Case("tiny", "digits", "random", config, published=0.9, rates=(0.05, 0.01))
     done: list[int] = []
     results = Results(tmp_path / "r.jsonl")

@@ -25,7 +25,7 @@ from fastgcn.sampling.draws import Law
 from fastgcn.sampling.history import HistorySampler
 from tests.cli_runner import run_cli
 
-CONFIG = TrainConfig(hidden=8, samples=50, epochs=3, threads=1)
+CONFIG = TrainConfig(hidden=8, samples=50, epochs=3, threads=1).complete()
 SOME = tuple(
     member
     for member in MEMBERS

@@ -228,7 +228,7 @@ def predict(
     from fastgcn.infer.new_nodes import predict_new
     from fastgcn.infer.predict import count_nodes, graph_of, predict_parts, with_own_ids
     from fastgcn.infer.tables import prediction_columns, write_table
-    from fastgcn.train.presets import whole_numbers
+    from fastgcn.settings import whole_numbers
 
     endings = (".parquet", ".csv")
     options = {"--samples": samples, "--new-nodes": new_nodes, "--new-edges": new_edges}
@@ -240,7 +240,8 @@ def predict(
     parts: Rows
     with opened as (run, graph, writes), held_to(threads):  # parts are computed as they are written
         if new_nodes is None and new_edges is None:
-            chosen, sizes = _chosen(graph, nodes), whole_numbers(samples, "--samples")
+            chosen = _chosen(graph, nodes)
+            sizes = None if samples is None else whole_numbers(samples, "--samples")
             count = count_nodes(graph, chosen)
             found = predict_parts(run, graph, chosen, samples=sizes, seed=seed, memory=memory)
             parts = with_own_ids(graph, found)

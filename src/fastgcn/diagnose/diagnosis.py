@@ -193,7 +193,7 @@ def diagnose(
     √(E Σ_v |y(v) − e(v)|² / Σ_v |e(v)|²) over batch rows v: 0.1 is 10 %. `targets` are those that
     advice is given for.
     """
-    given = config or TrainConfig()
+    given = (config or TrainConfig()).complete()
     config = as_sampled(graph, given)
     targets = checked_targets(targets)
     with thread_count(config.threads):

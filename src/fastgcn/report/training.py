@@ -156,7 +156,7 @@ def time_split(run: Run) -> Section:
 
 def settings(config: TrainConfig) -> Section:
     """Those that differ from the defaults first, then all of them."""
-    chosen, defaults = config.to_dict(), TrainConfig().to_dict()
+    chosen, defaults = config.to_dict(), TrainConfig().complete().to_dict()
     changed = [
         (name, _text(value), _text(defaults[name]))
         for name, value in chosen.items()

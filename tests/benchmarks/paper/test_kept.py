@@ -31,7 +31,7 @@ def test_results_of_bench_accuracy_count_as_measured_and_stays_as_it_is(tmp_path
 def test_settings_that_came_later_are_at_their_defaults(tmp_path: Path, several: bool) -> None:
     """A file written before a setting existed still answers for its default."""
     early: dict[str, Any] = {"hidden": 16, "samples": 100}
-    now = TrainConfig(**early).to_dict()
+    now = TrainConfig(**early).complete().to_dict()
     name, wrap = ("configs", {"a": early}) if several else ("config", early)
     (tmp_path / "reproduce.jsonl").write_text(line({"data": "d", name: wrap}))
     kept = Kept(tmp_path)
@@ -42,7 +42,7 @@ def test_settings_that_came_later_are_at_their_defaults(tmp_path: Path, several:
 
 def test_settings_that_are_unknown_match_nothing(tmp_path: Path) -> None:
     (tmp_path / "reproduce.jsonl").write_text(line({"config": {"colour": "red"}}))
-    assert Kept(tmp_path).get({"config": TrainConfig().to_dict()}) is None
+    assert Kept(tmp_path).get({"config": TrainConfig().complete().to_dict()}) is None
 
 
 def test_a_result_that_does_as_well_is_enough(tmp_path: Path) -> None:

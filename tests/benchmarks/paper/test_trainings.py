@@ -10,7 +10,7 @@ from benchmarks.paper.trainings import Case, follow
 from fastgcn import TrainConfig, fit
 from tests.communities import communities, quick
 
-CONFIG = TrainConfig(hidden=4, samples=5, epochs=8)
+CONFIG = TrainConfig(hidden=4, samples=5, epochs=8).complete()
 CASE = Case("case", "digits", "own", CONFIG, rates=(0.01, 0.001), seeds=3, curve=True)
 
 

@@ -45,13 +45,13 @@ def _read(
         name: what the graph is called; the prefix unless given.
         prefix: which data set of a folder that has several.
         links: `index` where the ends of links are positions in the list of nodes (networkx 1),
-            `id` where they are node ids (networkx 2 and later); found out where that is
-            possible.
-        directed: None is as the JSON says; False stores every edge both ways.
+            `id` where they are node ids (networkx 2 and later); None finds out, or fails where
+            both are possible.
+        directed: None does as the JSON says; False stores every edge both ways.
 
     Nodes keep the order of the feature rows. Nodes without `val` and `test` are in no part of
-    the split. Without `-feats.npy`, a node's `feature` list is taken, and where there is none
-    each node is its own feature, as in GraphSAGE.
+    the split. Without `-feats.npy`, the features are the nodes' `feature` lists; without these
+    too, they are one-hot, as in GraphSAGE.
     """
     if links is not None:
         choice(links, _LINKS, "links")
@@ -159,7 +159,7 @@ def _edges(graph: dict[str, Any], node_rows: IntArray, links: str | None, path: 
 
 
 def _positions(ends: set[Any], ids: list[Any], links: str | None, path: Path) -> dict[Any, int]:
-    """The place in the list of nodes that each distinct end of a link means."""
+    """The position in the list of nodes of each distinct end of a link."""
     by_id = {own: place for place, own in enumerate(ids)}
     meanings = {}
     if all(type(end) is int and 0 <= end < len(ids) for end in ends):
@@ -212,7 +212,7 @@ def _split(nodes: list[dict[str, Any]], node_rows: IntArray) -> Split:
 
 
 def _own_ids(nodes: list[dict[str, Any]], rows: dict[str, int]) -> list[Any] | None:
-    """The ids in the order of the rows; None where they are the rows."""
+    """The ids in the order of the rows; None where they are the row numbers."""
     whole = all(type(node["id"]) is int for node in nodes)
     ids: list[Any] = [""] * len(rows)
     for key, row in rows.items():

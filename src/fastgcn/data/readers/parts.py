@@ -86,6 +86,11 @@ _UNREADABLE = (
 )
 
 
+def has_any(*names: str) -> Callable[[Path], bool]:
+    """Makes the `matches` of a reader: True for a folder with any of these files."""
+    return lambda folder: any((folder / name).is_file() for name in names)
+
+
 def need(folder: Path, *names: str) -> list[Path]:
     """The paths of these files in `folder`; fails where one is missing."""
     missing = [name for name in names if not (folder / name).is_file()]

@@ -31,8 +31,8 @@ def _read(path: Path, *, name: str | None = None, split: str = "full") -> Graph:
     * `authors`: what the FastGCN authors' code does: the last 500 rows of `ally` validate;
     * `public`: the nodes of `y` train, the 500 after them validate, `test.index` tests.
 
-    Ids in the range of the test nodes that have no row (15 in Citeseer) become nodes without
-    features and label, in no part of the split.
+    Ids in the range of the test nodes without a row (15 in Citeseer) become nodes without features
+    and labels, in no part of the split.
     """
     choice(split, ("full", "authors", "public"), "split")
     name = _choose(path, name)
@@ -91,8 +91,8 @@ def _test_ids(path: Path, n_known: int, last: int) -> IntArray:
         )
     except (ValueError, OverflowError) as error:
         raise FormatError(f"{path} must hold one node number a line: {error}") from None
-    # Numbers may be left out, but only such as the graph knows: a wild one would ask for
-    # features with that many rows.
+    # Numbers may be left out, but none may be beyond the graph: features with that many rows
+    # would be allocated.
     end = max(last, n_known + len(ids) - 1)
     if ids.size and not n_known <= ids.min() <= ids.max() <= end:
         raise FormatError(
@@ -131,7 +131,7 @@ def _labels(files: dict[str, Path], n_known: int, test: IntArray, n: int) -> Int
 
 
 def _class_ids(path: Path, n_rows: int) -> tuple[IntArray, int]:
-    """Class ids of rows that have a single one, and the number of classes; zeros: no label."""
+    """Class ids of one-hot rows (-1 where a row is all zeros), and the number of classes."""
     rows = array(read_record(path), path)
     if rows.ndim != 2 or len(rows) != n_rows:
         raise FormatError(f"{path} must hold {n_rows} rows, one a node, got shape {rows.shape}")

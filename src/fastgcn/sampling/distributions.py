@@ -1,4 +1,4 @@
-"""What the variances are given, checked and brought into one form."""
+"""The distributions q that the theory compares, and checks of what its functions are given."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
