@@ -64,8 +64,8 @@ class TrainConfig:
     `TrainConfig()` leaves every setting to the automatic choice, which `fit` makes when it sees
     the graph; `TrainConfig(preset="paper")` leaves them to the paper. What is given always wins.
     A config is complete when every setting is given. Presets and finished runs have complete
-    ones. A setting that is not given reads as the default of its declaration, and `auto` in the
-    signature means that a preset may choose another value.
+    ones. In a config that is not complete, a setting that was not given reads as the default of
+    its declaration, and `fit` chooses its value if the signature says `<automatic>`.
 
     >>> config = TrainConfig(hidden=16, samples=100).replace(seed=3)
     >>> config, config.layers
@@ -155,7 +155,7 @@ class TrainConfig:
     power: float | None = _sampling(
         None,
         "flat: q(u) ∝ ‖Â(:,u)‖^power; ladies: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v above; "
-        "by default 1 and 2.",
+        "published powers: 1 and 2.",
         automatic=True,
         at_least=0,
         at_most=LARGEST_POWER,
@@ -507,9 +507,8 @@ def settings_table() -> str:
         if each.group != group:
             group = each.group
             lines.append(f"| **{group}** | | |")
-        default = "automatic" if each.automatic else json.dumps(each.default).strip('"[]')
         meaning = each.help.replace("|", "\\|")
-        lines.append(f"| `{name}` | {meaning} | {default} |")
+        lines.append(f"| `{name}` | {meaning} | {each.default_text} |")
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ A dataclass declares its fields with `setting(...)`. The checks, the command's f
 TOML file, the JSON schema and the table in the docs are all made from that declaration.
 """
 
+import json
 import math
 import re
 import tomllib
@@ -70,11 +71,26 @@ class Setting:
         self.kind = next((kind for kind in inner if kind in (bool, str)), None)
 
     def __repr__(self) -> str:
-        return "auto" if self.automatic else repr(self.default)
+        return "<automatic>" if self.automatic else repr(self.default)
 
     @property
     def flag(self) -> str:
         return self._flag or "--" + self.name.replace("_", "-")
+
+    @property
+    def flag_type(self) -> type:
+        """The type of the flag's value before `parse`."""
+        if self.number is not None and not self.listed and not self.words:
+            return self.number
+        return bool if self.kind is bool else str
+
+    @property
+    def default_text(self) -> str:
+        """The default as people write it; `automatic` where the automatic choice decides."""
+        if self.automatic:
+            return "automatic"
+        text = json.dumps(self.default)
+        return text.strip('"[]') or text
 
     def check(self, value: Any) -> None:
         """Raise `InputError` unless the value is of the right type and within the bounds."""

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.accuracy import Case, best_cases, run_case
-from benchmarks.commands import app as bench
-from benchmarks.results import Results
+from benchmarks.accuracy import best_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -26,7 +24,6 @@ from fastgcn.train.presets import (
     paper_reddit,
     resolve,
 )
-from tests.cli_runner import run_cli
 from tests.communities import communities
 
 GRAPH = communities(n=200)
@@ -182,35 +179,13 @@ def test_features_that_do_not_vary_train() -> None:
 
 
 def test_cases_of_the_best(real_data: Path) -> None:  # noqa: ARG001
-    names = [(case.data, case.name) for case in best_cases(["cora", "amazon_photo"])]
-    assert ("cora", "paper's budget") in names
-    assert ("amazon_photo", "unsampled") in names
-    assert {data for data, _ in names} == {"cora", "amazon_photo"}
-
-
-def test_random_splits_are_another_for_each_seed(tmp_path: Path) -> None:
-    config = TrainConfig(hidden=8, samples=50, epochs=1).complete()
-    case = Case("tiny", "digits", "random", config, rates=(0.1,))
-    run_case(case, 2, Results(tmp_path / "r.jsonl"), lambda _: None)
-    lines = (tmp_path / "r.jsonl").read_text().splitlines()
-    assert ['"split_seed": 0' in lines[0], '"split_seed": 1' in lines[1]] == [True, True]
-    assert case.seeds(10) == 5
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "message"),
-    [
-        ("--preset", "bst", "preset must be one of paper, best, got 'bst'"),
-        ("--data", "core", "data must be one of cora, pubmed, got 'core'"),
-        ("--case", "impotrance", "no such case; there are cora/"),
-    ],
-)
-def test_unknown_names_are_refused(
-    capfd: pytest.CaptureFixture[str], flag: str, value: str, message: str
-) -> None:
-    outcome = run_cli(capfd, "accuracy", flag, value, commands=bench)
-    assert outcome.code != 0
-    assert message in " ".join(outcome.err.split())
+    names = [(case.data, case.label, case.seeds) for case in best_cases(10)]
+    assert ("cora", "the paper's budget", 10) in names
+    assert (
+        "amazon_photo",
+        "the same, unsampled",
+        5,
+    ) in names
 
 
 def test_an_unknown_preset_is_refused() -> None:

@@ -10,7 +10,7 @@ import torch
 from fastgcn import Graph, TrainConfig
 from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.data import prepare
-from fastgcn.backends.ranks.backend import RanksBackend, prepare_share
+from fastgcn.backends.ranks.backend import RanksBackend, prepare_shard
 from fastgcn.backends.ranks.collectives import LayerTraffic, step_bytes
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.sampler import ShardBlock
@@ -122,9 +122,9 @@ def _formula(group: ProcessGroup, trainer: CpuBackend, blocks: list[Block]) -> i
 
 def _inputs(shard: Shard, graph: Graph, config: TrainConfig) -> float:
     """Own rows of what the first layer sees: ÂX, or X."""
-    whole, own = prepare(graph, config, None), prepare_share(shard, config)
-    first, stop = own.matrix.bounds[shard.group.rank : shard.group.rank + 2]
-    rows = own.data.rows(torch.arange(stop - first))
+    whole, (matrix, own) = prepare(graph, config, None), prepare_shard(shard, config)
+    first, stop = matrix.bounds[shard.group.rank : shard.group.rank + 2]
+    rows = own.rows(torch.arange(stop - first))
     return difference(rows.numpy(), whole.rows(torch.arange(first, stop)).numpy())
 
 

@@ -19,7 +19,7 @@ import torch
 from fastgcn import Graph, Run, TrainConfig, cli, embed, evaluate, fit, load, predict
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.shard import Shard
-from fastgcn.cli.train import open_data
+from fastgcn.cli.data import open_data
 from fastgcn.data.shards import shard
 from fastgcn.data.store import save
 from fastgcn.errors import ElsewhereError, FastGCNError

@@ -18,10 +18,11 @@ from fastgcn.data.readers.parts import (
     identity,
     labels_of,
     need,
+    one_of,
     read_json,
     read_npy,
 )
-from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.errors import FormatError
 from fastgcn.graph.graph import Graph, Split
 from fastgcn.progress import progress
 
@@ -55,7 +56,7 @@ def _read(
     """
     if links is not None:
         choice(links, _LINKS, "links")
-    prefix = _choose(path, prefix)
+    prefix = one_of(path, _prefixes(path), prefix, "prefix", _EXPECTS)
     folder = path if path.is_dir() else path.parent
     graph_file, rows_file, classes_file = need(
         folder, prefix + _GRAPH, prefix + _ROWS, prefix + _CLASSES
@@ -88,19 +89,6 @@ def _prefixes(path: Path) -> list[str]:
         found = {f.name.removesuffix(end) for end in (_GRAPH, _ROWS) for f in path.glob("*" + end)}
         return sorted(found)
     return [path.name.removesuffix(_GRAPH)] if path.name.endswith(_GRAPH) else []
-
-
-def _choose(path: Path, prefix: str | None) -> str:
-    prefixes = _prefixes(path)
-    if not prefixes:
-        raise MissingFileError(f"{path} has no files {_EXPECTS}")
-    if prefix is None and len(prefixes) > 1:
-        raise InputError(
-            f"{path} holds several data sets: pass prefix= one of {', '.join(prefixes)}"
-        )
-    if prefix is not None and prefix not in prefixes:
-        raise InputError(f"{path} holds {', '.join(prefixes)}, not prefix={prefix!r}")
-    return prefix or prefixes[0]
 
 
 def _rows(path: Path) -> dict[str, int]:

@@ -11,9 +11,9 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from fastgcn.arrays import BoolArray, IntArray
-from fastgcn.data.readers.parts import Edges, Reader, build, choice, need
+from fastgcn.data.readers.parts import Edges, Reader, build, choice, need, one_of
 from fastgcn.data.readers.unpickle import adjacency_lists, array, matrix, read_record
-from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.errors import FormatError
 from fastgcn.graph.graph import Graph, Split
 
 _EXPECTS = "ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}"
@@ -35,7 +35,7 @@ def _read(path: Path, *, name: str | None = None, split: str = "full") -> Graph:
     and labels, in no part of the split.
     """
     choice(split, ("full", "authors", "public"), "split")
-    name = _choose(path, name)
+    name = one_of(path, _names(path), name, "name", _EXPECTS)
     files = dict(zip(_PARTS, need(path, *(f"ind.{name}.{part}" for part in _PARTS)), strict=True))
     known = matrix(read_record(files["allx"]), files["allx"])
     lists = adjacency_lists(read_record(files["graph"]), files["graph"])
@@ -66,21 +66,6 @@ def _names(path: Path) -> list[str]:
             if file.name.endswith(f".{part}") and len(file.name) > len(f"ind..{part}"):
                 found.add(file.name.removeprefix("ind.").removesuffix(f".{part}"))
     return sorted(found)
-
-
-def _choose(path: Path, name: str | None) -> str:
-    names = _names(path)
-    if not names:
-        raise MissingFileError(f"{path} has no files {_EXPECTS}")
-    if name is None and len(names) == 1:
-        return names[0]
-    if name is None:
-        raise InputError(f"{path} holds several data sets: pass name= one of {', '.join(names)}")
-    if name not in names:
-        raise InputError(
-            f"{path} holds {', '.join(names)}, not {name!r}{nearest(str(name), names)}"
-        )
-    return name
 
 
 def _test_ids(path: Path, n_known: int, last: int) -> IntArray:
