@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgcn import TrainConfig, authors_code, paper_cora, paper_pubmed, paper_reddit
-from fastgcn.config import SETTINGS, Distribution, Draws, Norm, settings_table
+from fastgcn.config import SETTINGS, Distribution, Draws, Norm
 from fastgcn.errors import InputError
+from fastgcn.settings import markdown_table
 
 BAD_VALUES = [
     ("preset", "papre", "preset must be one of auto, paper, got 'papre'; did you mean 'paper'?"),
@@ -272,14 +273,14 @@ def test_a_setting_is_described_wherever_it_is_listed(name: str) -> None:
     for word in each.words:
         assert re.search(rf"(?<![\w-]){word}(?![\w-])", each.help), "every choice is explained"
     assert f"{name}: {each.help}" in (TrainConfig.__doc__ or "")
-    assert each.help.replace("|", "\\|") in settings_table()
+    assert each.help.replace("|", "\\|") in markdown_table(SETTINGS)
     shown = str(inspect.signature(TrainConfig).parameters[name])
     assert shown.endswith(f" = {'<automatic>' if each.automatic else repr(each.default)}")
 
 
 def test_the_docs_have_the_table_of_settings() -> None:
     page = Path(__file__).parents[2] / "docs" / "training.md"
-    assert settings_table() in page.read_text(encoding="utf-8"), (
+    assert markdown_table(SETTINGS) in page.read_text(encoding="utf-8"), (
         "docs/training.md is stale; put in what `python -m fastgcn.config` prints"
     )
 

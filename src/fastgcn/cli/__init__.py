@@ -57,7 +57,7 @@ def main(commands: typer.Typer = app) -> None:
     try:
         commands()
     except ElsewhereError:
-        sys.exit(1)  # said by the process that it happened in
+        sys.exit(1)  # the process where it happened prints the message
     except FastGCNError as error:
         _fail(str(error))
     except BrokenPipeError:

@@ -79,7 +79,7 @@ def joined(timeout: float | None = None) -> "Iterator[ProcessGroup | None]":
     if not group.is_main:
         silent()
     yield group
-    # Not after a failure: a process that still waits for us would never let go.
+    # Not after a failure: another process may still wait for this one, and closing would hang.
     group.close()
 
 

@@ -27,7 +27,7 @@ from fastgcn.graph.adjacency import Normalization, normalize
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.nodes import own_ids
 from fastgcn.machine import memory_of_device
-from fastgcn.metrics import Metrics, tally
+from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
 from fastgcn.sampling.choose import layer_sampler
 from fastgcn.scratch import Room
@@ -151,7 +151,7 @@ def evaluate(
     assert graph.labels is not None
     found = tally(predict(run_or_model, graph, ids, memory=memory), graph.labels[ids])
     if not isinstance(graph, Graph):
-        found = found.summed(graph.group.host_comm.sum_numbers)
+        found = Tally.of(graph.group.host_comm.all_reduce(found.figures, "scores"))
     return found.metrics()
 
 

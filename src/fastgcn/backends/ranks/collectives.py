@@ -115,11 +115,6 @@ class Communicator:
         part = self.reduce_scatter(flat, counts, what, combine)
         return self.all_gather(part, counts, what).view_as(whole)
 
-    def sum_numbers(self, numbers: FloatArray) -> FloatArray:
-        """The sum over ranks of an array of numbers, such as a tally of scores."""
-        total: FloatArray = self.all_reduce(torch.from_numpy(numbers), "scores").numpy()
-        return total
-
     def gather_counts(self, count: int, what: str) -> list[int]:
         """The number that each rank gives."""
         found: list[int] = self.all_gather(torch.tensor([count]), [1] * self.size, what).tolist()

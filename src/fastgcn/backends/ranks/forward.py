@@ -16,7 +16,7 @@ from fastgcn.features.propagate import FilledRows
 from fastgcn.features.store import FeatureStore
 from fastgcn.graph.adjacency import Rows
 from fastgcn.graph.csr import index_dtype
-from fastgcn.metrics import Metrics, tally
+from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
 
 
@@ -130,4 +130,5 @@ class ShardEvaluator:
         forward = ShardForward(model, self._plan, features, self._comm)
         logits = forward(self._asked, self._plan.needed)
         probabilities: FloatArray = model.probabilities(logits).cpu().numpy()
-        return tally(probabilities, self.labels).summed(self._comm.sum_numbers).metrics()
+        own = tally(probabilities, self.labels).figures
+        return Tally.of(self._comm.all_reduce(own, "scores")).metrics()
