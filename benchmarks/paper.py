@@ -22,6 +22,7 @@ from benchmarks.paper_systems import (
     show_accuracy_vs_time,
     show_figure3,
     show_original_split,
+    show_summary,
     show_table3,
     show_total_time,
 )
@@ -93,3 +94,13 @@ def experiments(scale: Scale) -> list[Experiment]:
         )
         for name, (title, question, plan, show) in tables.items()
     ]
+
+
+def summary(scale: Scale) -> Experiment:
+    """The table of the README."""
+    return Experiment(
+        name="reproduce",
+        title="The paper, measured again",
+        plan=partial(plan_figure3, scale),
+        show=partial(show_summary, scale),
+    )

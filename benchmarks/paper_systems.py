@@ -100,6 +100,22 @@ def show_figure3(scale: Scale, results: Results) -> Contents:
     ]
 
 
+def show_summary(scale: Scale, results: Results) -> Contents:
+    """Figure 3 in one table, for the README."""
+    seconds, rows = _seconds_a_batch(scale, results), []
+    for data in scale.data:
+        times = seconds[data.label]
+        for system in data.systems if times else ():
+            paper, ours = BATCH_SECONDS.get(system, {}).get(data.paper), times[system]
+            cells = [short(1e3 * ours), short(ours / times["fastgcn"])]
+            cells.append(beside(None if paper is None else 1e3 * paper, data))
+            cells.append(mean_sd(_scores(system, data, results)))
+            cells.append(beside(F1[system].get(data.paper), data, 3))
+            rows.append((f"{data.label}: {SYSTEMS[system]}", *cells))
+    head = ("", "ms a batch", "times FastGCN's", "the paper", "test micro-F1", "the paper")
+    return [Table(head, rows, "Time a batch, and F1 over seeds, mean ± sd")] if rows else []
+
+
 def _bars(seconds: Mapping[str, Mapping[str, float]]) -> list[Figure]:
     if not any(seconds.values()):
         return []
