@@ -7,9 +7,8 @@ from benchmarks.family import BASELINE, MEMBERS, Effort
 from benchmarks.results import Record
 from fastgcn.errors import FormatError
 from fastgcn.files import write_text
-from fastgcn.report.page import Figure, Table, markdown
+from fastgcn.report.page import Figure, Table, markdown, plain_number
 from fastgcn.report.plots import Series, lines
-from fastgcn.report.plots.axes import plain_number
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 DASH = "–"  # what is not known, or does not exist

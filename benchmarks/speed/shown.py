@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fastgcn.report.page import Figure, Table
-from fastgcn.report.plots.axes import plain_number
+from fastgcn.report.page import Figure, Table, plain_number
 
 DASH = "–"  # nothing was asked, or it does not exist
 
