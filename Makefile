@@ -23,8 +23,10 @@ test: setup
 
 check: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --preview --select PLW1514 src benchmarks
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # Each script prints one JSON object a line; the lines are kept.
 bench: setup

@@ -64,68 +64,68 @@ def launch(ranks: int, *arguments: object) -> dict[str, Any]:
 
 def peak_bytes() -> int:
     """VmHWM: the most resident memory that this process had."""
-    (line,) = (x for x in _STATUS.read_text().splitlines() if x.startswith("VmHWM"))
+    (line,) = (x for x in _STATUS.read_text("ascii").splitlines() if x.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 
 
 def carried_bytes() -> int:
     """What the loopback interface has carried since the machine started."""
-    (line,) = (x for x in _TRAFFIC.read_text().splitlines() if x.strip().startswith("lo:"))
+    (line,) = (x for x in _TRAFFIC.read_text("ascii").splitlines() if x.strip().startswith("lo:"))
     return int(line.split(":")[1].split()[0])
 
 
 def rank(kind: str, data: str, steps: int) -> None:
     """One rank: trains so many steps, and the first prints what all took."""
-    from fastgcn.backends.ranks.backend import Team
-    from fastgcn.backends.ranks.share import Share
-    from fastgcn.backends.ranks.world import World
+    from fastgcn.backends.ranks.backend import RanksBackend
+    from fastgcn.backends.ranks.process_group import ProcessGroup
+    from fastgcn.backends.ranks.shard import Shard
     from fastgcn.data.load import load
     from fastgcn.machine import thread_count
     from fastgcn.train.loop import Trainer
 
-    world = World.join()
+    group = ProcessGroup.join()
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        if world.size <= len(cores):
-            os.sched_setaffinity(0, {cores[world.rank]})
+        if group.size <= len(cores):
+            os.sched_setaffinity(0, {cores[group.rank]})
     config = SPEED.get(kind, PAPER)
 
     def trainer(name: str) -> Trainer:
         graph = load(name)
         # Of one rank, speed is that of one process: what its users run.
-        alone = world.size == 1 and kind in SPEED
-        team = None if alone else Team(Share.of_graph(graph, world), config)
-        return Trainer(graph, config, None, team)
+        alone = group.size == 1 and kind in SPEED
+        backend = None if alone else RanksBackend(Shard.of_graph(graph, group), config)
+        return Trainer(graph, config, None, backend)
 
-    found: dict[str, Any] = {"ranks": world.size}
+    found: dict[str, Any] = {"ranks": group.size}
     with thread_count(1):
         if kind in SPEED:
-            found |= _timed(world, trainer(data), steps)
+            found |= _timed(group, trainer(data), steps)
         else:
             trainer("digits").epoch()  # to load everything
             before = peak_bytes()
             found |= {"val_micro_f1": trainer(data).epoch()["val_micro_f1"]}
-            found["peaks"] = world.host.counts(peak_bytes() - before, "peaks")
-    if world.first:
+            found["peaks"] = group.host_comm.gather_counts(peak_bytes() - before, "peaks")
+    if group.is_main:
         print(json.dumps(found), flush=True)
-    world.leave()
+    group.close()
 
 
-def _timed(world: Any, trainer: Any, steps: int) -> dict[str, Any]:
+def _timed(group: Any, trainer: Any, steps: int) -> dict[str, Any]:
     """Seconds of each step, sampling included, and the bytes of all of them."""
     batches = iter(trainer.feed.shuffled())
     trainer.train_on([next(batches)])
-    sent, carried = world.host.sent + world.rows.sent, carried_bytes()
+    sent, carried = group.host_comm.sent + group.step_comm.sent, carried_bytes()
     formula, seconds = 0, []
     for _ in range(steps):
         start = time.perf_counter()
         (parcel,) = trainer.feed.parcels([next(batches)])
         parcel.steps(trainer.step)
         seconds.append(time.perf_counter() - start)
-        formula += _formula(world, trainer, parcel)
-    sent = world.host.sent + world.rows.sent - sent
+        formula += _formula(group, trainer, parcel)
+    sent = group.host_comm.sent + group.step_comm.sent - sent
     carried = carried_bytes() - carried
-    total = sum(world.host.counts(sent, "bytes"))
+    total = sum(group.host_comm.gather_counts(sent, "bytes"))
     return {
         "seconds": seconds,
         "sent_bytes": total / steps,
@@ -134,10 +134,10 @@ def _timed(world: Any, trainer: Any, steps: int) -> dict[str, Any]:
     }
 
 
-def _formula(world: Any, trainer: Any, parcel: Any) -> int:
-    from fastgcn.backends.ranks.channel import SampledLayer, step_bytes
+def _formula(group: Any, trainer: Any, parcel: Any) -> int:
+    from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
 
-    if world.size == 1:
+    if group.size == 1:
         return 0
     parameters = sum(p.numel() for p in trainer.model.parameters())
     (block,) = parcel.blocks
@@ -146,7 +146,7 @@ def _formula(world: Any, trainer: Any, parcel: Any) -> int:
     width = layer.weight.shape[0 if layer.mix_first(block) else 1]
     above = block.whole[0] if trainer.config.distribution == "ladies" else 0
     travels = SampledLayer(t, sum(block.counts), width, above=above)
-    return step_bytes(world.size, [travels], parameters)
+    return step_bytes(group.size, [travels], parameters)
 
 
 def speed(data: str, name: str, steps: int, rounds: int) -> dict[str, Any]:

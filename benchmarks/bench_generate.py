@@ -34,7 +34,7 @@ CONFIGS = {**PRESETS, LARGE.name: LARGE, TINY.name: TINY}
 
 def peak_mb() -> float:
     """This process's peak resident memory; `ru_maxrss` would count its parent's in."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text("ascii")
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return round(int(line.split()[1]) / 1024, 1)
 

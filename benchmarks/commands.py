@@ -202,3 +202,26 @@ def speed(
     for table in page.tables_shown(found, [each.name for each in asked]):
         show_table(table.caption, table.head, table.rows)
     say(f"Results: {results}; page: {docs}")
+
+
+@app.command("structure")
+def structure(
+    trace: Annotated[
+        bool, typer.Option(help="Also train on Cora for a few epochs, and trace what runs.")
+    ] = True,
+    names: Annotated[
+        bool, typer.Option("--names", help="Also list the files that run in training.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Count files, lines and imports, and the files that a training runs through."""
+    from benchmarks.structure import as_rows, measure
+
+    found = measure(trace=trace)
+    if json:
+        emit_json(found)
+        return
+    show_table("Structure", ("", "now", "at most", "met"), as_rows(found["figures"]))
+    for title, details in found["details"].items():
+        if details and (names or not title.endswith("files")):
+            say(f"{title}:\n  " + "\n  ".join(details))

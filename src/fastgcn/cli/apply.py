@@ -16,8 +16,8 @@ from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
     from fastgcn.arrays import FloatArray, IntArray
-    from fastgcn.backends.ranks.share import Share
-    from fastgcn.backends.ranks.world import World
+    from fastgcn.backends.ranks.process_group import ProcessGroup
+    from fastgcn.backends.ranks.shard import Shard
     from fastgcn.graph.graph import Graph
     from fastgcn.metrics import Metrics
     from fastgcn.train.run import Run
@@ -29,19 +29,19 @@ def score(
     run_path: Path, data: str | None, part: str, split: str | None, seed: int | None
 ) -> "tuple[Run, str, Metrics] | None":
     """The run, the graph's name and the scores; None where another process says them."""
-    from fastgcn.backends.ranks.forward import SharedJudge
+    from fastgcn.backends.ranks.forward import ShardEvaluator
     from fastgcn.infer.predict import check_classes
 
-    with joined() as world:
-        assert world is not None
-        run, share = _opened(world, run_path, data, split, seed)
-        jointly(world, "the data", lambda: check_classes(run, share.graph))
+    with joined() as group:
+        assert group is not None
+        run, shard = _opened(group, run_path, data, split, seed)
+        jointly(group, "the data", lambda: check_classes(run, shard.graph))
         # Of the whole graph, as `evaluate` does it in one process.
         config = run.config.replace(evaluation_graph="all")
-        judge = SharedJudge(share, config, getattr(share.split, part))
-        jointly(world, "nodes", lambda: _need(len(judge), part, share))
+        judge = ShardEvaluator(shard, config, getattr(shard.split, part))
+        jointly(group, "nodes", lambda: _need(len(judge), part, shard))
         metrics = judge(run.model)
-        return (run, share.graph.name, metrics) if world.first else None
+        return (run, shard.graph.name, metrics) if group.is_main else None
 
 
 def write_predictions(
@@ -56,8 +56,8 @@ def write_predictions(
     from fastgcn.backends.ranks.forward import predict_shared
     from fastgcn.infer.tables import prediction_columns, write_table
 
-    def apply(run: "Run", share: "Share", own: "IntArray") -> "FloatArray":
-        return predict_shared(run.model, share, own)
+    def apply(run: "Run", shard: "Shard", own: "IntArray") -> "FloatArray":
+        return predict_shared(run.model, shard, own)
 
     def write(run: "Run", rows: Rows, _: int) -> None:
         write_table(out, (prediction_columns(ids, some, run) for ids, some in rows))
@@ -79,9 +79,9 @@ def write_embeddings(
     from fastgcn.backends.ranks.forward import depth_of, embed_shared
     from fastgcn.infer.tables import embedding_columns, write_array, write_table
 
-    def apply(run: "Run", share: "Share", own: "IntArray") -> "FloatArray":
-        jointly(share.world, "--layer", lambda: depth_of(run.model, layer))
-        return embed_shared(run.model, share, own, layer)
+    def apply(run: "Run", shard: "Shard", own: "IntArray") -> "FloatArray":
+        jointly(shard.group, "--layer", lambda: depth_of(run.model, layer))
+        return embed_shared(run.model, shard, own, layer)
 
     def write(_: "Run", rows: Rows, count: int) -> None:
         if out.suffix == ".npy":
@@ -106,22 +106,22 @@ def _write_rows(
     source: tuple[Path, str | None, str | None, int | None],
     nodes: str | None,
     check: Callable[[], None],
-    apply: "Callable[[Run, Share, IntArray], FloatArray]",
+    apply: "Callable[[Run, Shard, IntArray], FloatArray]",
     write: "Callable[[Run, Rows, int], None]",
 ) -> int | None:
     """Rows of the nodes that were asked for, each computed where its node is, and written by the
     first process."""
     from fastgcn.backends.ranks.forward import gathered
 
-    with joined() as world:
-        assert world is not None
-        jointly(world, "--out", lambda: check() if world.first else None)
-        run, share = _opened(world, *source)
-        own = jointly(world, "nodes", lambda: share.nodes(nodes))
-        count = sum(world.host.counts(len(own), "numbers of nodes"))
-        jointly(world, "nodes", lambda: _need(count, nodes, share))
-        rows = gathered(share, own, apply(run, share, own))
-        if world.first:
+    with joined() as group:
+        assert group is not None
+        jointly(group, "--out", lambda: check() if group.is_main else None)
+        run, shard = _opened(group, *source)
+        own = jointly(group, "nodes", lambda: shard.nodes(nodes))
+        count = sum(group.host_comm.gather_counts(len(own), "numbers of nodes"))
+        jointly(group, "nodes", lambda: _need(count, nodes, shard))
+        rows = gathered(shard, own, apply(run, shard, own))
+        if group.is_main:
             write(run, rows, count)
             return count
         for _ in rows:
@@ -129,37 +129,37 @@ def _write_rows(
         return None
 
 
-def _need(count: int, part: str | None, share: "Share") -> None:
+def _need(count: int, part: str | None, shard: "Shard") -> None:
     if count == 0:
-        raise InputError(f"the {part} part of {share.graph.name}'s split is empty")
+        raise InputError(f"the {part} part of {shard.graph.name}'s split is empty")
 
 
 def _opened(
-    world: "World", run_path: Path, data: str | None, split: str | None, seed: int | None
-) -> "tuple[Run, Share]":
-    """The run and this process's share of a graph, which must be the same to all processes."""
-    from fastgcn.backends.ranks.share import Share
+    group: "ProcessGroup", run_path: Path, data: str | None, split: str | None, seed: int | None
+) -> "tuple[Run, Shard]":
+    """The run and this process's shard of a graph, which must be the same to all processes."""
+    from fastgcn.backends.ranks.shard import Shard
     from fastgcn.data.layout import fingerprint
     from fastgcn.train.run import Run
 
-    run = jointly(world, "the run", lambda: Run.load(run_path))
-    world.agree("run", _digest(run))
+    run = jointly(group, "the run", lambda: Run.load(run_path))
+    group.check_equal("run", _digest(run))
     source: Any = None if run.source is None else dict(run.source)
     if data is None:
         where = str((source or {}).get("data", ""))
-        graph, share = open_data(world, where, lambda: load_source(source, run_path))
+        graph, shard = open_data(group, where, lambda: load_source(source, run_path))
     else:
         resplit = split is not None or seed is not None
-        graph, share = open_data(
-            world, data, lambda: load_graph(data, split, seed), resplit=resplit
+        graph, shard = open_data(
+            group, data, lambda: load_graph(data, split, seed), resplit=resplit
         )
-    if share is None:  # of one process, which has all
-        share = jointly(world, "the data", lambda: Share.of_graph(graph, world))
-    world.agree("data", fingerprint(graph))
-    jointly(world, "the data", lambda: _check_fit(run, graph))
-    if world.first and fingerprint(graph) != run.fingerprint:
+    if shard is None:  # of one process, which has all
+        shard = jointly(group, "the data", lambda: Shard.of_graph(graph, group))
+    group.check_equal("data", fingerprint(graph))
+    jointly(group, "the data", lambda: _check_fit(run, graph))
+    if group.is_main and fingerprint(graph) != run.fingerprint:
         say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
-    return run, share
+    return run, shard
 
 
 def _check_fit(run: "Run", graph: "Graph") -> None:
@@ -237,7 +237,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Score a run on a part of a graph's split, by the full network."""
-    from fastgcn.backends.ranks.launch import launched
+    from fastgcn.backends.ranks import launched
 
     if part not in ("train", "val", "test"):
         raise InputError(f"--part must be train, val or test, got {part!r}")
@@ -292,7 +292,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict classes with their probabilities, for nodes of a graph or for new ones."""
-    from fastgcn.backends.ranks.launch import launched
+    from fastgcn.backends.ranks import launched
     from fastgcn.infer.predict import predict_parts
     from fastgcn.infer.tables import prediction_columns, write_table
     from fastgcn.train.presets import whole_numbers
@@ -350,7 +350,7 @@ def embed(
     json: Json = False,
 ) -> None:
     """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
-    from fastgcn.backends.ranks.launch import launched
+    from fastgcn.backends.ranks import launched
     from fastgcn.infer.predict import embed_parts
     from fastgcn.infer.tables import embedding_columns, write_array, write_table
 

@@ -1,4 +1,4 @@
-"""Commands under torchrun: joining the other processes, and opening one's share of the data."""
+"""Commands under torchrun: joining the other processes, and opening one's shard of the data."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from fastgcn.backends.ranks.launch import DEFAULT_TIMEOUT, launched
+from fastgcn.backends.ranks import DEFAULT_TIMEOUT, launched
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
 from fastgcn.cli.output import emit_json, say, show_table
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
-    from fastgcn.backends.ranks.share import Share
-    from fastgcn.backends.ranks.world import World
+    from fastgcn.backends.ranks.process_group import ProcessGroup
+    from fastgcn.backends.ranks.shard import Shard
     from fastgcn.config import TrainConfig
     from fastgcn.data.shards import Part
     from fastgcn.graph.graph import Graph
@@ -29,37 +29,37 @@ Timeout = Annotated[
 
 
 @contextmanager
-def joined(timeout: float = DEFAULT_TIMEOUT) -> "Iterator[World | None]":
+def joined(timeout: float = DEFAULT_TIMEOUT) -> "Iterator[ProcessGroup | None]":
     """The processes that torchrun started, None where this one is alone; all but the first are
     silent."""
     if not launched():
         yield None
         return
-    from fastgcn.backends.ranks.world import World
+    from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.progress import silent
 
-    world = World.join(timeout)
-    if not world.first:
+    group = ProcessGroup.join(timeout)
+    if not group.is_main:
         silent()
-    yield world
+    yield group
     # Not after a failure: a process that still waits for us would never let go.
-    world.leave()
+    group.close()
 
 
-def speaks(world: "World | None") -> bool:
+def speaks(group: "ProcessGroup | None") -> bool:
     """Whether this process is the one that prints and writes."""
-    return world is None or world.first
+    return group is None or group.is_main
 
 
-def jointly(world: "World | None", what: str, do: "Callable[[], T]") -> T:
+def jointly(group: "ProcessGroup | None", what: str, do: "Callable[[], T]") -> T:
     """`do()`; where several processes do it and it fails, one of them says why."""
-    return do() if world is None else world.together(what, do)
+    return do() if group is None else group.on_all(what, do)
 
 
 def open_data(
-    world: "World | None", data: str, load: "Callable[[], Graph]", *, resplit: bool = False
-) -> "tuple[Graph, Share | None]":
-    """A graph and, where several processes work on it, this one's share.
+    group: "ProcessGroup | None", data: str, load: "Callable[[], Graph]", *, resplit: bool = False
+) -> "tuple[Graph, Shard | None]":
+    """A graph and, where several processes work on it, this one's shard.
 
     `load` opens `data` where that is no folder of shards; `resplit` says that it changes the split.
     """
@@ -67,38 +67,38 @@ def open_data(
 
     folder = Path(data).expanduser()
     sharded = is_sharded(folder)
-    if world is None:
+    if group is None:
         if sharded:
             raise InputError(
                 f"{data} is a folder of shards, for several processes: torchrun "
                 "--nproc-per-node PARTS -m fastgcn train ...; train on the store in one process"
             )
         return load(), None
-    from fastgcn.backends.ranks.share import Share
+    from fastgcn.backends.ranks.shard import Shard
 
     # Machines may have different folders under one name, and all must take the same way.
-    if not any(world.host.counts(sharded, "the data")):
-        if world.size == 1:
+    if not any(group.host_comm.gather_counts(sharded, "the data")):
+        if group.size == 1:
             return load(), None
         # What must be fetched or generated first is, once.
-        world.together("the data", lambda: load() if world.first else None)
-        share = world.together("the data", lambda: Share.of_graph(load(), world))
-        return share.graph, share
+        group.on_all("the data", lambda: load() if group.is_main else None)
+        shard = group.on_all("the data", lambda: Shard.of_graph(load(), group))
+        return shard.graph, shard
 
     def own_part() -> "Part":
         if resplit:
             raise InputError(
                 f"{data} was sharded with its split; leave --split and --split-seed out"
             )
-        return open_parts(folder, world.rank, world.size)
+        return open_parts(folder, group.rank, group.size)
 
-    part = world.together("the data", own_part)
+    part = group.on_all("the data", own_part)
     fingerprint, bounds = part.outline.stored_fingerprint, part.bounds.tolist()
-    world.agree("data", {"fingerprint": fingerprint, "bounds": bounds})
-    return part.outline, Share.of_part(part, world)
+    group.check_equal("data", {"fingerprint": fingerprint, "bounds": bounds})
+    return part.outline, Shard.of_part(part, group)
 
 
-def run_folder(world: "World | None", asked: Path | None, name: str) -> tuple[Path, bool]:
+def run_folder(group: "ProcessGroup | None", asked: Path | None, name: str) -> tuple[Path, bool]:
     """The folder of a run, and whether to continue the run that is in it.
 
     That is so where these processes have been started in the place of ones that began it, and
@@ -107,16 +107,16 @@ def run_folder(world: "World | None", asked: Path | None, name: str) -> tuple[Pa
     key = f"run of {name} in {asked}"
 
     def choose() -> tuple[str, bool]:
-        begun = None if world is None else world.recall(key)
+        begun = None if group is None else group.recall(key)
         if begun is not None and (Path(begun) / "config.json").exists():
             return begun, True
         numbered = (Path("runs") / f"{name}-{number}" for number in count(1))
         path = asked or next(path for path in numbered if not path.exists())
-        if world is not None and not (path / "config.json").exists():
-            world.remember(key, str(path))
+        if group is not None and not (path / "config.json").exists():
+            group.remember(key, str(path))
         return str(path), False
 
-    path, again = choose() if world is None else world.from_first("the run's folder", choose)
+    path, again = choose() if group is None else group.broadcast("the run's folder", choose)
     return Path(path), again
 
 
@@ -194,18 +194,18 @@ def train(
         raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
     from fastgcn.train.presets import sample_sizes, settle, whole_numbers
 
-    with joined(timeout) as world:
-        again, folder, share = resume is not None, resume, None
+    with joined(timeout) as group:
+        again, folder, shard = resume is not None, resume, None
         if data is not None:
             resplit = split is not None or split_seed is not None
-            graph, share = open_data(
-                world, data, lambda: load_graph(data, split, split_seed), resplit=resplit
+            graph, shard = open_data(
+                group, data, lambda: load_graph(data, split, split_seed), resplit=resplit
             )
-            folder, again = run_folder(world, run_dir, graph.name)
+            folder, again = run_folder(group, run_dir, graph.name)
         assert folder is not None
         run: Run | None
         if again:
-            run = _resume(folder, tensorboard, json, world)
+            run = _resume(folder, tensorboard, json, group)
         else:
             flags: dict[str, Any] = {
                 "seed": seed,
@@ -226,7 +226,7 @@ def train(
                 "products": products,
             }
             chosen = jointly(
-                world,
+                group,
                 "settings",
                 lambda: settle(
                     graph,
@@ -237,8 +237,8 @@ def train(
                     assignments=settings or (),
                 ),
             )
-            run = _train(graph, chosen, folder, tensorboard, json, share)
-    if run is None or not speaks(world):
+            run = _train(graph, chosen, folder, tensorboard, json, shard)
+    if run is None or not speaks(group):
         return
     if json:
         emit_json(run.metrics | {"run": str(run.path)})
@@ -263,21 +263,21 @@ def _train(
     run_dir: Path,
     tensorboard: Path | None,
     json: bool,
-    share: "Share | None",
+    shard: "Shard | None",
 ) -> "Run":
     from fastgcn.train.loop import fit
 
-    if share is None:
+    if shard is None:
         config = _with_sizes(graph, config)
-    elif not share.world.first:
-        return fit(graph, config, run_dir=run_dir, share=share)
+    elif not shard.group.is_main:
+        return fit(graph, config, run_dir=run_dir, shard=shard)
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch, share=share)
+        return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch, shard=shard)
 
 
 def _resume(
-    run_dir: Path, tensorboard: Path | None, json: bool, world: "World | None"
+    run_dir: Path, tensorboard: Path | None, json: bool, group: "ProcessGroup | None"
 ) -> "Run | None":
     """The run when it is done; None where another process has it."""
     from fastgcn.train.loop import resume
@@ -287,19 +287,19 @@ def _resume(
         folder = RunFolder.open(run_dir)
         return folder.about, folder.finished
 
-    about, finished = opened() if world is None else world.from_first("the run", opened)
+    about, finished = opened() if group is None else group.broadcast("the run", opened)
     if finished:
-        return RunFolder(run_dir, about).load() if speaks(world) else None
+        return RunFolder(run_dir, about).load() if speaks(group) else None
     source = about["data"] or {}
-    graph, share = open_data(
-        world, str(source.get("data", "")), lambda: load_source(source, run_dir)
+    graph, shard = open_data(
+        group, str(source.get("data", "")), lambda: load_source(source, run_dir)
     )
-    if not speaks(world):
-        return resume(run_dir, graph, share=share)
+    if not speaks(group):
+        return resume(run_dir, graph, shard=shard)
     config = RunFolder(run_dir, about).config
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return resume(run_dir, graph, on_epoch=on_epoch, share=share)
+        return resume(run_dir, graph, on_epoch=on_epoch, shard=shard)
 
 
 def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":

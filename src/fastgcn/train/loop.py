@@ -33,8 +33,8 @@ from fastgcn.train.run import Checkpoint, Run, RunFolder, build_model
 from fastgcn.train.stopping import best_epoch, is_better, should_stop
 
 if TYPE_CHECKING:
-    from fastgcn.backends.ranks.backend import Team
-    from fastgcn.backends.ranks.share import Share
+    from fastgcn.backends.ranks.backend import RanksBackend
+    from fastgcn.backends.ranks.shard import Shard
 
 # Multiplications of a step's first product below which it is taken on one thread. The other one
 # samples; and where cores are busy, two threads that wait for each other take ten times as long.
@@ -279,13 +279,13 @@ def fit(
     *,
     run_dir: str | os.PathLike[str] | None = None,
     on_epoch: OnEpoch | None = None,
-    share: "Share | None" = None,
+    shard: "Shard | None" = None,
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
     Without a config, with the best settings known for such a graph. `run_dir` keeps the run on
     disk, where it survives an interruption (`resume`). `on_epoch` is called with the record of
-    each epoch. Where several processes train, each is given its `share` of the graph; the first
+    each epoch. Where several processes train, each is given its `shard` of the graph; the first
     of them keeps the run.
 
     >>> import fastgcn
@@ -294,8 +294,8 @@ def fit(
     2
     """
     config = config or best_preset(graph)
-    team = _team(share, config)
-    if team is None:
+    backend = _ranks_backend(shard, config)
+    if backend is None:
         config = resolve_samples(graph, config)
     folder = None
     if run_dir is not None:
@@ -308,8 +308,8 @@ def fit(
             "data": None if graph.source is None else dict(graph.source),
             "fingerprint": fingerprint(graph),
         }
-        folder = _on_first(team, lambda: RunFolder.create(Path(run_dir), about))
-    return _train(graph, config, folder, on_epoch, team)
+        folder = _on_first(backend, lambda: RunFolder.create(Path(run_dir), about))
+    return _train(graph, config, folder, on_epoch, backend)
 
 
 def resume(
@@ -317,17 +317,17 @@ def resume(
     graph: Graph,
     *,
     on_epoch: OnEpoch | None = None,
-    share: "Share | None" = None,
+    shard: "Shard | None" = None,
 ) -> Run:
     """Continue an interrupted run; on the CPU it ends as it would have uninterrupted.
 
-    Any number of processes can continue it, each given its `share`.
+    Any number of processes can continue it, each given its `shard`.
     """
     path = Path(run_dir)
-    if share is None:
+    if shard is None:
         folder = RunFolder.open(path)
     else:
-        about = share.world.from_first("the run", lambda: RunFolder.open(path).about)
+        about = shard.group.broadcast("the run", lambda: RunFolder.open(path).about)
         folder = RunFolder(path, about)
     if folder.finished:
         return folder.load()
@@ -336,22 +336,22 @@ def resume(
             f"{run_dir} was trained on other data: {graph.name} does not have its fingerprint; "
             "resume with the graph and split the run was started with"
         )
-    team = _team(share, folder.config)
-    kept = _on_first(team, lambda: folder)
-    return _train(graph, folder.config, kept, on_epoch, team)
+    backend = _ranks_backend(shard, folder.config)
+    kept = _on_first(backend, lambda: folder)
+    return _train(graph, folder.config, kept, on_epoch, backend)
 
 
-def _team(share: "Share | None", config: TrainConfig) -> "Team | None":
-    if share is None:
+def _ranks_backend(shard: "Shard | None", config: TrainConfig) -> "RanksBackend | None":
+    if shard is None:
         return None
-    from fastgcn.backends.ranks.backend import Team
+    from fastgcn.backends.ranks.backend import RanksBackend
 
-    return Team(share, config)
+    return RanksBackend(shard, config)
 
 
-def _on_first(team: "Team | None", make: Callable[[], RunFolder]) -> RunFolder | None:
+def _on_first(backend: "RanksBackend | None", make: Callable[[], RunFolder]) -> RunFolder | None:
     """The folder of a run; where several processes train, only the first has it."""
-    return make() if team is None else team.on_first("the run's folder", make)
+    return make() if backend is None else backend.on_first("the run's folder", make)
 
 
 def _train(
@@ -359,11 +359,11 @@ def _train(
     config: TrainConfig,
     folder: RunFolder | None,
     on_epoch: OnEpoch | None,
-    team: "Team | None",
+    backend: "RanksBackend | None",
 ) -> Run:
     with thread_count(config.threads), memory_of_device():
-        trainer = Trainer(graph, config, folder, team)
-        _restore(trainer, folder, team)
+        trainer = Trainer(graph, config, folder, backend)
+        _restore(trainer, folder, backend)
         saved = time.monotonic()
         while trainer.has_more_epochs:
             record = trainer.epoch()
@@ -377,7 +377,7 @@ def _train(
         return _finish(graph, trainer, folder)
 
 
-def _restore(trainer: Trainer, folder: RunFolder | None, team: "Team | None") -> None:
+def _restore(trainer: Trainer, folder: RunFolder | None, backend: "RanksBackend | None") -> None:
     """Bring a trainer to where its run was left, if it was."""
 
     def read() -> tuple[Checkpoint | None, list[dict[str, Any]]]:
@@ -386,7 +386,7 @@ def _restore(trainer: Trainer, folder: RunFolder | None, team: "Team | None") ->
             return None, []
         return checkpoint, folder.read_history(checkpoint.progress["epochs"])
 
-    checkpoint, history = read() if team is None else team.shared(read)
+    checkpoint, history = read() if backend is None else backend.shared(read)
     if checkpoint is not None:
         try:
             trainer.restore(checkpoint, history)

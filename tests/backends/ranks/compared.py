@@ -9,12 +9,12 @@ import torch
 
 from fastgcn import Graph, TrainConfig
 from fastgcn.backends.data import prepare
-from fastgcn.backends.ranks.backend import Team, prepare_share
-from fastgcn.backends.ranks.channel import SampledLayer, step_bytes
+from fastgcn.backends.ranks.backend import RanksBackend, prepare_share
+from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
 from fastgcn.backends.ranks.forward import predict_shared
-from fastgcn.backends.ranks.sampler import SharedBlock
-from fastgcn.backends.ranks.share import Share
-from fastgcn.backends.ranks.world import World
+from fastgcn.backends.ranks.process_group import ProcessGroup
+from fastgcn.backends.ranks.sampler import ShardBlock
+from fastgcn.backends.ranks.shard import Shard
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.infer.predict import predict
 from fastgcn.sampling import Block
@@ -73,65 +73,67 @@ WITH_THREE = (
 )
 
 
-def compared(share: Share, graph: Graph, config: TrainConfig) -> dict[str, float]:
+def compared(shard: Shard, graph: Graph, config: TrainConfig) -> dict[str, float]:
     """By what a run of all ranks differs from that of one process, in each of `FACTS`."""
     alone = Trainer(graph, config, None)
-    together = Trainer(graph, config, None, Team(share, config))
-    found = {"inputs": _inputs(share, graph, config)} | _first_step(share.world, alone, together)
+    together = Trainer(graph, config, None, RanksBackend(shard, config))
+    found = {"inputs": _inputs(shard, graph, config)} | _first_step(shard.group, alone, together)
     records = [(together.epoch(), alone.epoch()) for _ in range(2)]
     names = [name for name in records[0][0] if "seconds" not in name]
     ours, theirs = (np.array([[r[i][n] for n in names] for r in records]) for i in (0, 1))
-    return found | {"losses": difference(ours, theirs)} | _judged(share, graph, alone, together)
+    return found | {"losses": difference(ours, theirs)} | _judged(shard, graph, alone, together)
 
 
-def _first_step(world: World, alone: Trainer, together: Trainer) -> dict[str, float]:
+def _first_step(group: ProcessGroup, alone: Trainer, together: Trainer) -> dict[str, float]:
     """The gradient of the first batch, and the bytes that it took; weights stay as they were."""
     before = deepcopy(together.checkpoint())
     batch = alone.data.batch_nodes[: alone.config.batch_size]
-    sent = world.host.sent + world.rows.sent
+    sent = group.host_comm.sent + group.step_comm.sent
     (mine,) = together.feed.prepared([batch])
     together.step(*mine)
-    sent = sum(world.host.counts(world.host.sent + world.rows.sent - sent, "bytes"))
+    sent = sum(
+        group.host_comm.gather_counts(group.host_comm.sent + group.step_comm.sent - sent, "bytes")
+    )
     (prepared,) = alone.feed.prepared([batch])
     expected = flat_gradient(alone.model, alone.loss, *prepared)
     parts = [p.grad.reshape(-1) for p in together.model.parameters() if p.grad is not None]
-    excess = float(abs(sent - _formula(world, together, mine.blocks)))
+    excess = float(abs(sent - _formula(group, together, mine.blocks)))
     together.restore(before, [])
     alone.rng.set_state(before.tensors["rng"])
     return {"gradient": difference(torch.cat(parts).numpy(), expected.numpy()), "bytes": excess}
 
 
-def _formula(world: World, trainer: Trainer, blocks: list[Block]) -> int:
+def _formula(group: ProcessGroup, trainer: Trainer, blocks: list[Block]) -> int:
     """What such a step must have sent."""
     sizes, bare = trainer.model.sizes, len(trainer.model.layers) - len(blocks)
     layers = []
     for number, (block, t) in enumerate(zip(blocks, trainer.config.layer_samples, strict=True)):
-        assert isinstance(block, SharedBlock)
+        assert isinstance(block, ShardBlock)
         layer = trainer.model.convolutions[bare + number]
         width = sizes[bare + number + (not layer.mix_first(block))]
         trained = bare + number > 0 or not layer.mix_first(block)
         above = block.whole[0] if trainer.config.distribution == "ladies" else 0
         layers.append(SampledLayer(t, sum(block.counts), width, trained, above))
-    return step_bytes(world.size, layers, sum(p.numel() for p in trainer.model.parameters()))
+    return step_bytes(group.size, layers, sum(p.numel() for p in trainer.model.parameters()))
 
 
-def _inputs(share: Share, graph: Graph, config: TrainConfig) -> float:
+def _inputs(shard: Shard, graph: Graph, config: TrainConfig) -> float:
     """Own rows of what the first layer sees: ÂX, or X."""
-    whole, own = prepare(graph, config, None), prepare_share(share, config)
-    first, stop = own.matrix.bounds[share.world.rank : share.world.rank + 2]
+    whole, own = prepare(graph, config, None), prepare_share(shard, config)
+    first, stop = own.matrix.bounds[shard.group.rank : shard.group.rank + 2]
     rows = own.data.rows(torch.arange(stop - first))
     return difference(rows.numpy(), whole.rows(torch.arange(first, stop)).numpy())
 
 
-def _judged(share: Share, graph: Graph, alone: Trainer, together: Trainer) -> dict[str, float]:
+def _judged(shard: Shard, graph: Graph, alone: Trainer, together: Trainer) -> dict[str, float]:
     ours, theirs = (t.workshop.judge("test", once=True) for t in (together, alone))
     assert ours is not None
     assert theirs is not None
     assert len(ours) == len(theirs)
     scores = [np.array(list(judge(alone.model).scores().values())) for judge in (ours, theirs)]
-    first, stop = share.bounds[share.world.rank : share.world.rank + 2]
+    first, stop = shard.bounds[shard.group.rank : shard.group.rank + 2]
     probabilities = predict(alone.model, graph, np.arange(first, stop))
-    mine = predict_shared(alone.model, share)
+    mine = predict_shared(alone.model, shard)
     return {
         "scores": difference(*scores),
         "predictions": difference(mine, probabilities),
@@ -146,18 +148,20 @@ def difference(ours: Any, theirs: Any) -> float:
     return float(np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-12))
 
 
-def largest(world: World, found: dict[str, float]) -> dict[str, float]:
+def largest(group: ProcessGroup, found: dict[str, float]) -> dict[str, float]:
     """Over all ranks."""
     own = torch.tensor([found[name] for name in FACTS], dtype=torch.float64)
-    return dict(zip(FACTS, world.host.reduce(own, "results", torch.maximum).tolist(), strict=True))
+    return dict(
+        zip(FACTS, group.host_comm.all_reduce(own, "results", torch.maximum).tolist(), strict=True)
+    )
 
 
-def check_cases(world: World, names: Iterable[str]) -> dict[str, dict[str, float]]:
+def check_cases(group: ProcessGroup, names: Iterable[str]) -> dict[str, dict[str, float]]:
     """The largest differences over ranks, of each case."""
     results = {}
     for name in names:
         settings, fields = CASES[name]
         graph = communities(**fields)
-        share = Share.of_graph(graph, world)
-        results[name] = largest(world, compared(share, graph, quick(**settings)))
+        shard = Shard.of_graph(graph, group)
+        results[name] = largest(group, compared(shard, graph, quick(**settings)))
     return results

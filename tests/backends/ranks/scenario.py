@@ -1,7 +1,7 @@
 """Run by three ranks: two of them check everything, then all three check a part of it.
 
 `python -m torch.distributed.run --nproc-per-node 3 -m tests.backends.ranks.scenario FOLDER PORT`
-writes `two.json` and `three.json` to FOLDER; PORT is a free one, for the world of two.
+writes `two.json` and `three.json` to FOLDER; PORT is a free one, for the group of two.
 """
 
 import io
@@ -18,8 +18,8 @@ import torch
 
 from fastgcn import Graph, Run, TrainConfig, cli, fit, load
 from fastgcn.backends.ranks.forward import embed_shared, gathered, predict_shared
-from fastgcn.backends.ranks.share import Share
-from fastgcn.backends.ranks.world import World
+from fastgcn.backends.ranks.process_group import ProcessGroup
+from fastgcn.backends.ranks.shard import Shard
 from fastgcn.cli.apply import write_embeddings
 from fastgcn.cli.train import open_data
 from fastgcn.data.shards import shard
@@ -58,11 +58,11 @@ def named(seed: int = 0) -> Graph:
     return communities(seed=seed, node_ids=[f"n-{7 * i % 60} é" for i in range(60)])
 
 
-def prepared_parts(world: World, folder: Path) -> None:
+def prepared_parts(group: ProcessGroup, folder: Path) -> None:
     """Folders of shards, good ones and others."""
 
     def prepare() -> None:
-        if not world.first:
+        if not group.is_main:
             return
         shard(named(), 2, folder / "good")
         shard(named(), 5, folder / "five-parts")
@@ -81,100 +81,102 @@ def prepared_parts(world: World, folder: Path) -> None:
         shutil.rmtree(folder / "missing" / "part-1")
         shutil.copytree(folder / "good", folder / "only-here-0")
 
-    world.together("shards", prepare)
+    group.on_all("shards", prepare)
 
 
-def open_all(world: World, folder: Path, name: str, *, own: bool = False) -> Share:
-    """This rank's share of a folder of shards; with `own`, each rank has its own folder."""
-    where = folder / (f"{name}-{world.rank}" if own else name)
-    share = open_data(world, str(where), lambda: load(where))[1]
-    assert share is not None
-    return share
+def open_all(group: ProcessGroup, folder: Path, name: str, *, own: bool = False) -> Shard:
+    """This rank's shard of a folder of shards; with `own`, each rank has its own folder."""
+    where = folder / (f"{name}-{group.rank}" if own else name)
+    shard = open_data(group, str(where), lambda: load(where))[1]
+    assert shard is not None
+    return shard
 
 
-def refused_parts(world: World, folder: Path) -> dict[str, str]:
+def refused_parts(group: ProcessGroup, folder: Path) -> dict[str, str]:
     """What ranks say of folders of shards that are not right."""
-    prepared_parts(world, folder)
+    prepared_parts(group, folder)
     together = {
-        name: refusal(lambda name=name: open_all(world, folder, name))  # type: ignore[misc]
+        name: refusal(lambda name=name: open_all(group, folder, name))  # type: ignore[misc]
         for name in ("good", "five-parts", "missing", "one-part", "mixed", "otherwise-cut")
     }
     apart = {
-        f"{name} apart": refusal(lambda name=name: open_all(world, folder, name, own=True))  # type: ignore[misc]
+        f"{name} apart": refusal(lambda name=name: open_all(group, folder, name, own=True))  # type: ignore[misc]
         for name in ("mixed", "otherwise-cut", "only-here")
     }
     return together | apart
 
 
-def refused_settings(share: Share) -> str:
+def refused_settings(shard: Shard) -> str:
     """What ranks with different seeds say."""
-    config = quick(seed=share.world.rank)
-    return refusal(lambda: fit(share.graph, config, share=share))
+    config = quick(seed=shard.group.rank)
+    return refusal(lambda: fit(shard.graph, config, shard=shard))
 
 
-def from_parts(world: World, folder: Path, name: str) -> dict[str, Any]:
+def from_parts(group: ProcessGroup, folder: Path, name: str) -> dict[str, Any]:
     """A run on shards: its metrics, what the first rank gathers of predictions and of hidden
     rows, and a refusal."""
-    share = open_all(world, folder, name)
-    run = fit(share.graph, quick(), share=share)
-    own = share.nodes("test")
-    pieces = list(gathered(share, own, predict_shared(run.model, share, own)))
-    hidden = list(gathered(share, own, embed_shared(run.model, share, own)))
-    inputs = list(gathered(share, own, embed_shared(run.model, share, own, 0)))
+    shard = open_all(group, folder, name)
+    run = fit(shard.graph, quick(), shard=shard)
+    own = shard.nodes("test")
+    pieces = list(gathered(shard, own, predict_shared(run.model, shard, own)))
+    hidden = list(gathered(shard, own, embed_shared(run.model, shard, own)))
+    inputs = list(gathered(shard, own, embed_shared(run.model, shard, own, 0)))
     return {
         "metrics": run.metrics,
         "ids": [name for ids, _ in pieces for name in ids],
         "probabilities": [row.tolist() for _, rows in pieces for row in rows],
         "hidden": [row.tolist() for _, rows in hidden for row in rows],
         "features": [row.tolist() for _, rows in inputs for row in rows],
-        "ids refused": refusal(lambda: share.nodes("3")),
+        "ids refused": refusal(lambda: shard.nodes("3")),
     }
 
 
-def rare_validation(world: World) -> list[int]:
+def rare_validation(group: ProcessGroup) -> list[int]:
     """The epochs that are validated where that is more work than training."""
-    share = Share.of_graph(few_to_train_on(), world)
-    run = fit(share.graph, quick(hidden=512, samples=10, epochs=4), share=share)
+    shard = Shard.of_graph(few_to_train_on(), group)
+    run = fit(shard.graph, quick(hidden=512, samples=10, epochs=4), shard=shard)
     return [record["epoch"] for record in run.history if "val_loss" in record]
 
 
-def two(world: World, folder: Path) -> dict[str, Any]:
+def two(group: ProcessGroup, folder: Path) -> dict[str, Any]:
     graph = communities()
-    share = Share.of_graph(graph, world)
-    run = fit(graph, interrupted().replace(epochs=2), run_dir=folder / "begun", share=share)
+    shard = Shard.of_graph(graph, group)
+    run = fit(graph, interrupted().replace(epochs=2), run_dir=folder / "begun", shard=shard)
     larger = communities(n=150)
-    own = Share.of_graph(larger, world)
-    scores = [fit(larger, with_dropout(seed), share=own).metrics["test_micro_f1"] for seed in SEEDS]
+    own = Shard.of_graph(larger, group)
+    scores = [fit(larger, with_dropout(seed), shard=own).metrics["test_micro_f1"] for seed in SEEDS]
     return {
-        "cases": check_cases(world, CASES),
+        "cases": check_cases(group, CASES),
         "epochs": len(run.history),
-        "refused parts": refused_parts(world, folder),
-        "refused settings": refused_settings(share),
-        "from parts": from_parts(world, folder, "good"),
-        "from five parts": from_parts(world, folder, "five-parts"),
+        "refused parts": refused_parts(group, folder),
+        "refused settings": refused_settings(shard),
+        "from parts": from_parts(group, folder, "good"),
+        "from five parts": from_parts(group, folder, "five-parts"),
         "scores": scores,
-        "validated": rare_validation(world),
+        "validated": rare_validation(group),
     }
 
 
-def three(world: World, folder: Path) -> dict[str, Any]:
-    if world.first:
+def three(group: ProcessGroup, folder: Path) -> dict[str, Any]:
+    if group.is_main:
         save(communities(), folder / "store")
-    continue_to(folder / "begun", folder / "continued", interrupted(), world)
+    continue_to(folder / "begun", folder / "continued", interrupted(), group)
     graph = communities()
-    run: Run = resume(folder / "continued", graph, share=Share.of_graph(graph, world))
+    run: Run = resume(folder / "continued", graph, shard=Shard.of_graph(graph, group))
     return {
-        "cases": check_cases(world, WITH_THREE),
+        "cases": check_cases(group, WITH_THREE),
         "history": run.history,
         "weights": {name: t.tolist() for name, t in run.model.state_dict().items()},
     }
 
 
-def continue_to(begun: Path, out: Path, config: TrainConfig, world: World | None = None) -> None:
+def continue_to(
+    begun: Path, out: Path, config: TrainConfig, group: ProcessGroup | None = None
+) -> None:
     """A copy of a finished run as it was before its last epochs were asked for."""
 
     def copy() -> None:
-        if world is not None and not world.first:
+        if group is not None and not group.is_main:
             return
         shutil.copytree(begun, out)
         (out / "result.json").unlink()
@@ -182,7 +184,7 @@ def continue_to(begun: Path, out: Path, config: TrainConfig, world: World | None
         about["config"] = config.to_dict()
         (out / "config.json").write_text(json.dumps(about))
 
-    copy() if world is None else world.together("the run", copy)
+    copy() if group is None else group.on_all("the run", copy)
 
 
 def command(*words: object) -> str:
@@ -212,7 +214,7 @@ def main() -> None:
     folder, port = Path(sys.argv[1]), sys.argv[2]
     env = dict(os.environ)
     if int(env["RANK"]) < 2:
-        # A world of our own: torchrun's has three ranks, and its agent keeps the store.
+        # A group of our own: torchrun's has three ranks, and its agent keeps the store.
         os.environ |= {
             "WORLD_SIZE": "2", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "False",
         }  # fmt: skip
@@ -222,12 +224,12 @@ def main() -> None:
     commands(folder)
 
 
-def _play(scene: Callable[[World, Path], dict[str, Any]], folder: Path) -> None:
-    world = World.join(timeout=120)
-    found = scene(world, folder)
-    if world.first:
+def _play(scene: Callable[[ProcessGroup, Path], dict[str, Any]], folder: Path) -> None:
+    group = ProcessGroup.join(timeout=120)
+    found = scene(group, folder)
+    if group.is_main:
         (folder / f"{scene.__name__}.json").write_text(json.dumps(found))
-    world.leave()
+    group.close()
 
 
 if __name__ == "__main__":

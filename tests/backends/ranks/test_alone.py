@@ -1,4 +1,4 @@
-"""A world of one rank, and what several ranks refuse: in this process, without others."""
+"""A group of one rank, and what several ranks refuse: in this process, without others."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +10,10 @@ import pytest
 
 from fastgcn import Split, fit, load
 from fastgcn.backends.ranks.backend import check_shareable
-from fastgcn.backends.ranks.channel import Channel
-from fastgcn.backends.ranks.laws import Numbers
-from fastgcn.backends.ranks.share import Share
-from fastgcn.backends.ranks.world import World, agreed_prefix
+from fastgcn.backends.ranks.collectives import Communicator
+from fastgcn.backends.ranks.distributions import RankNumbering
+from fastgcn.backends.ranks.process_group import ProcessGroup, agreed_prefix
+from fastgcn.backends.ranks.shard import Shard
 from fastgcn.cli.train import open_data, run_folder
 from fastgcn.errors import InputError
 from tests.communities import communities, quick, without_times
@@ -21,8 +21,8 @@ from tests.communities import communities, quick, without_times
 
 def test_one_rank_is_one_process() -> None:
     graph = communities()
-    share = Share.of_graph(graph, World(0, 1, timeout=1.0))
-    ours = fit(graph, quick(hidden=(8, 8), self_term="exact"), share=share)
+    shard = Shard.of_graph(graph, ProcessGroup(0, 1, timeout=1.0))
+    ours = fit(graph, quick(hidden=(8, 8), self_term="exact"), shard=shard)
     theirs = fit(graph, quick(hidden=(8, 8), self_term="exact"))
     for mine, other in zip(ours.history, theirs.history, strict=True):
         for name, value in without_times(mine).items():
@@ -51,8 +51,9 @@ def test_what_ranks_cannot_do_is_refused(settings: dict[str, Any], sentence: str
 
 def test_a_graph_without_labels_is_refused() -> None:
     with pytest.raises(InputError, match="has no labels, and training needs them"):
-        Share.of_graph(
-            communities(labels=None, class_names=None, split=Split()), World(0, 1, timeout=1.0)
+        Shard.of_graph(
+            communities(labels=None, class_names=None, split=Split()),
+            ProcessGroup(0, 1, timeout=1.0),
         )
 
 
@@ -69,12 +70,12 @@ def test_a_lost_peer_is_named(error: str, sentence: str) -> None:
             raise RuntimeError(error)
 
     with pytest.raises(RuntimeError, match=sentence):
-        Channel(None, 0, 2, timeout=1.0).finish([(1, Request())], "rows")
+        Communicator(None, 0, 2, timeout=1.0).wait([(1, Request())], "rows")
 
 
 def test_a_timeout_must_be_positive() -> None:
     with pytest.raises(InputError, match="timeout must be above 0 seconds, got 0"):
-        World.join(timeout=0)
+        ProcessGroup.join(timeout=0)
 
 
 class Keys(dict[str, bytes]):
@@ -105,8 +106,8 @@ def test_ranks_meet_in_a_store_that_earlier_ones_have_used() -> None:
         agreed_prefix(cast(Any, Keys()), 0, 2, 0.02)
 
 
-def world_of_one(store: Any = None) -> World:
-    return World(0, 1, timeout=1.0, store=store)
+def group_of_one(store: Any = None) -> ProcessGroup:
+    return ProcessGroup(0, 1, timeout=1.0, store=store)
 
 
 @pytest.mark.parametrize("asked", [Path("mine"), None])
@@ -120,26 +121,26 @@ def test_only_a_run_that_these_processes_began_is_continued(
         earlier.mkdir(parents=True)
         (earlier / "config.json").touch()
     for _ in range(2):  # lives, each of which fails before it makes a folder
-        path, again = run_folder(world_of_one(store), asked, "g")
+        path, again = run_folder(group_of_one(store), asked, "g")
         assert (path, again) == (asked or Path("runs/g-2"), False)
     fresh = None if asked is None else Path("other")
-    path, _ = run_folder(world_of_one(store), fresh, "g")
+    path, _ = run_folder(group_of_one(store), fresh, "g")
     path.mkdir()
     (path / "config.json").touch()
-    assert run_folder(world_of_one(store), fresh, "g") == (path, True)
-    assert run_folder(world_of_one(Keys()), fresh, "g")[1] is False  # of another launch
+    assert run_folder(group_of_one(store), fresh, "g") == (path, True)
+    assert run_folder(group_of_one(Keys()), fresh, "g")[1] is False  # of another launch
     assert run_folder(None, fresh, "g")[1] is False
 
 
 def test_a_single_process_under_torchrun_can_do_what_one_can() -> None:
-    """It has no share, and so no setting that processes with shares cannot train with."""
-    graph, share = open_data(world_of_one(), "digits", lambda: load("digits"))
+    """It has no shard, and so no setting that processes with shares cannot train with."""
+    graph, shard = open_data(group_of_one(), "digits", lambda: load("digits"))
     assert graph.name == "digits"
-    assert share is None
+    assert shard is None
 
 
 def test_numbers_wrap_round() -> None:
-    numbers = Numbers(np.array([0, 2, 5, 6]), 1, np.full(6, -1, np.int32))
+    numbers = RankNumbering(np.array([0, 2, 5, 6]), 1, np.full(6, -1, np.int32))
     assert numbers.local(np.arange(6)).tolist() == [4, 5, 0, 1, 2, 3]
     assert numbers.own(np.array([4, 0, 2])).tolist() == [2, 0]
     assert numbers.owners(np.arange(6)).tolist() == [0, 0, 1, 1, 1, 2]

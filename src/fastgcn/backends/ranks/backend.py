@@ -14,11 +14,11 @@ from fastgcn.backends.base import Part
 from fastgcn.backends.batches import Feed, Parcel
 from fastgcn.backends.data import TrainingData, check_trainable, label_tensor, loss_for
 from fastgcn.backends.interval import Sizes, validation_interval
-from fastgcn.backends.ranks.channel import Channel, ring_product
-from fastgcn.backends.ranks.forward import SharedJudge
-from fastgcn.backends.ranks.sampler import ShareSampler
-from fastgcn.backends.ranks.share import OwnRows, Share, own_rows
-from fastgcn.backends.ranks.world import World
+from fastgcn.backends.ranks.collectives import Communicator, ring_product
+from fastgcn.backends.ranks.forward import ShardEvaluator
+from fastgcn.backends.ranks.process_group import ProcessGroup
+from fastgcn.backends.ranks.sampler import ShardSampler
+from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, own_rows
 from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
@@ -36,19 +36,19 @@ from fastgcn.train.run import Checkpoint
 class Prepared(NamedTuple):
     """Own rows of Â, and `TrainingData` of own nodes, `batch_nodes` being those of all ranks."""
 
-    matrix: OwnRows
+    matrix: ShardAdjacency
     data: TrainingData
 
 
-def prepare_share(share: Share, config: TrainConfig) -> Prepared:
+def prepare_share(shard: Shard, config: TrainConfig) -> Prepared:
     """As `training_data.prepare`, for own nodes of the training graph."""
-    nodes = share.split.train if config.inductive else None
-    matrix = own_rows(share, nodes, config.normalization)
-    statistics = _statistics(share) if config.feature_scaling == "standard" else None
-    features = FeatureRows(share.features, config.feature_scaling, nodes, statistics)
+    nodes = shard.split.train if config.inductive else None
+    matrix = own_rows(shard, nodes, config.normalization)
+    statistics = _statistics(shard) if config.feature_scaling == "standard" else None
+    features = FeatureRows(shard.features, config.feature_scaling, nodes, statistics)
     inputs: FloatArray | FeatureRows = features
     if config.precompute:
-        inputs = convolved(share, matrix, features)
+        inputs = convolved(shard, matrix, features)
     return Prepared(
         matrix,
         TrainingData(
@@ -56,14 +56,14 @@ def prepare_share(share: Share, config: TrainConfig) -> Prepared:
             None,
             inputs,
             features if config.precompute and config.input_skip else None,
-            torch.from_numpy(_batch_nodes(share, matrix)),
-            label_tensor(share.labels if nodes is None else share.labels[nodes]),
+            torch.from_numpy(_batch_nodes(shard, matrix)),
+            label_tensor(shard.labels if nodes is None else shard.labels[nodes]),
             statistics,
         ),
     )
 
 
-def convolved(share: Share, matrix: OwnRows, features: FeatureRows) -> FloatArray:
+def convolved(shard: Shard, matrix: ShardAdjacency, features: FeatureRows) -> FloatArray:
     """(s, F) float32: own rows of ÂX, the rows of X going round the ranks."""
 
     def rows(start: int, stop: int) -> FloatArray:
@@ -71,35 +71,35 @@ def convolved(share: Share, matrix: OwnRows, features: FeatureRows) -> FloatArra
         features.forget()
         return some
 
-    return ring_product(share.world.host, matrix.rows, matrix.bounds, features.width, rows)
+    return ring_product(shard.group.host_comm, matrix.rows, matrix.bounds, features.width, rows)
 
 
-def _batch_nodes(share: Share, matrix: OwnRows) -> IntArray:
+def _batch_nodes(shard: Shard, matrix: ShardAdjacency) -> IntArray:
     """(k,) int64: the numbers of all ranks' training nodes."""
     if matrix.nodes is not None:
         return np.arange(matrix.n)
-    channel, own = share.world.host, share.split.train + share.first
-    counts = channel.counts(len(own), "numbers of nodes")
-    return channel.gather(torch.from_numpy(own), counts, "training nodes").numpy()
+    comm, own = shard.group.host_comm, shard.split.train + shard.first
+    counts = comm.gather_counts(len(own), "numbers of nodes")
+    return comm.all_gather(torch.from_numpy(own), counts, "training nodes").numpy()
 
 
-def _statistics(share: Share) -> Statistics:
+def _statistics(shard: Shard) -> Statistics:
     """Of all ranks' training nodes."""
-    own = column_moments(share.features, share.split.train)
+    own = column_moments(shard.features, shard.split.train)
     row = torch.from_numpy(np.concatenate([[own.rows], own.mean, own.squares]))[None]
-    channel, width = share.world.host, len(own.mean)
-    rows = channel.gather(row, [1] * channel.size, "statistics of features").numpy()
+    comm, width = shard.group.host_comm, len(own.mean)
+    rows = comm.all_gather(row, [1] * comm.size, "statistics of features").numpy()
     found = Moments(0, np.zeros(width), np.zeros(width))
     for count, *rest in rows:
         found = found.joined(Moments(int(count), np.array(rest[:width]), np.array(rest[width:])))
-    return statistics_of(found, sparse=isinstance(share.features, csr_array))
+    return statistics_of(found, sparse=isinstance(shard.features, csr_array))
 
 
 History = list[dict[str, Any]]
 
 
 def share_checkpoint(
-    world: World, checkpoint: Checkpoint | None, history: History
+    group: ProcessGroup, checkpoint: Checkpoint | None, history: History
 ) -> tuple[Checkpoint | None, History]:
     """What the first rank is given; what the others are given does not count."""
 
@@ -112,14 +112,14 @@ def share_checkpoint(
         }
         return {"tensors": shapes, "progress": checkpoint.progress, "history": history}
 
-    about = world.from_first("the checkpoint", described)
+    about = group.broadcast("the checkpoint", described)
     if about is None:
         return None, history
     tensors = {} if checkpoint is None else checkpoint.tensors
     return (
         Checkpoint(
             {
-                name: _from_first(world, tensors.get(name), getattr(torch, dtype), shape)
+                name: _from_first(group, tensors.get(name), getattr(torch, dtype), shape)
                 for name, (dtype, shape) in about["tensors"].items()
             },
             about["progress"],
@@ -129,20 +129,20 @@ def share_checkpoint(
 
 
 def _from_first(
-    world: World, tensor: Tensor | None, dtype: torch.dtype, shape: list[int]
+    group: ProcessGroup, tensor: Tensor | None, dtype: torch.dtype, shape: list[int]
 ) -> Tensor:
-    if world.first:
+    if group.is_main:
         assert tensor is not None
         whole = tensor.contiguous()
-        world.host.exchange(dict.fromkeys(world.host.others, whole), {}, "the checkpoint")
+        group.host_comm.exchange(dict.fromkeys(group.host_comm.others, whole), {}, "the checkpoint")
         return whole
     whole = torch.empty(shape, dtype=dtype)
-    world.host.exchange({}, {0: whole}, "the checkpoint")
+    group.host_comm.exchange({}, {0: whole}, "the checkpoint")
     return whole
 
 
 @dataclass(frozen=True, slots=True)
-class ShareParcel(Parcel):
+class ShardParcel(Parcel):
     """Own part of a batch; `nodes` and `empty` count those of all ranks."""
 
     nodes: int = 0
@@ -157,29 +157,29 @@ class ShareParcel(Parcel):
         return self.empty / self.nodes
 
 
-class ShareFeed(Feed):
+class ShardFeed(Feed):
     """Makes own parts of the batches that all ranks draw from the same generator."""
 
     def _drawn(self, batches: Iterable[Tensor]) -> Iterator[Parcel]:
-        assert isinstance(self.sampler, ShareSampler)
+        assert isinstance(self.sampler, ShardSampler)
         for batch in batches:
             blocks, own = self.sampler.sample(batch, self.rng), self.sampler.own(batch)
             x = self.data.input_rows(blocks[0].src if blocks else own)
             empty = blocks[-1].empty_rows if blocks else 0
             labels = self.data.labels[own]
-            yield ShareParcel(blocks, x, labels, nodes=len(batch), empty=empty)
+            yield ShardParcel(blocks, x, labels, nodes=len(batch), empty=empty)
 
 
-class SharedStep(AutogradStep):
+class AllReduceStep(AutogradStep):
     """A step along the gradient of the whole batch's loss, of which each rank has its part.
 
     The loss is Σ_v w(v)·l(v) / Σ_v w(v) over the nodes of all ranks. Ranks add up the derivatives
     of their sums, the sums and the weights in one message, and divide.
     """
 
-    def __init__(self, model: GCN, loss: nn.Module, optimizer: Adam, channel: Channel) -> None:
+    def __init__(self, model: GCN, loss: nn.Module, optimizer: Adam, comm: Communicator) -> None:
         super().__init__(model, summed(loss), optimizer)
-        self.channel = channel
+        self.comm = comm
 
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
         self.optimizer.zero_grad()
@@ -188,7 +188,7 @@ class SharedStep(AutogradStep):
         parameters = list(self.model.parameters())
         parts = [cast(Tensor, p.grad).reshape(-1) for p in parameters]
         facts = torch.stack([own.detach(), weight_of(self.loss, labels.to(own.device))])
-        whole = self.channel.reduce(torch.cat([*parts, facts]), "gradients")
+        whole = self.comm.all_reduce(torch.cat([*parts, facts]), "gradients")
         *gradients, (total, weight) = torch.split(whole, [*(p.numel() for p in parameters), 2])
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = (gradient / weight).view_as(parameter)
@@ -216,84 +216,84 @@ T = TypeVar("T")
 _DISTRIBUTIONS = ("importance", "uniform", "flat", "ladies")
 
 
-class Team:
+class RanksBackend:
     """A rank with its share of a graph, as a `workshop.Workshop`."""
 
-    def __init__(self, share: Share, config: TrainConfig) -> None:
-        self.share, self.config, self.world = share, config, share.world
-        self.world.together("settings", self._check)
-        self.world.agree("settings", config.to_dict())
-        self.world.agree("data", fingerprint(share.graph))
-        self._matrix: OwnRows | None = None
+    def __init__(self, shard: Shard, config: TrainConfig) -> None:
+        self.shard, self.config, self.group = shard, config, shard.group
+        self.group.on_all("settings", self._check)
+        self.group.check_equal("settings", config.to_dict())
+        self.group.check_equal("data", fingerprint(shard.graph))
+        self._matrix: ShardAdjacency | None = None
 
     def _check(self) -> None:
-        check_trainable(self.share.graph, self.config)
+        check_trainable(self.shard.graph, self.config)
         check_shareable(self.config)
-        self.world.use(self.config.device)
+        self.group.use_device(self.config.device)
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:
         """What `do()` gives on the first rank, None on the others; where it fails, all fail."""
-        return self.world.together(what, lambda: do() if self.world.first else None)
+        return self.group.on_all(what, lambda: do() if self.group.is_main else None)
 
     def shared(
         self, read: Callable[[], tuple[Checkpoint | None, History]]
     ) -> tuple[Checkpoint | None, History]:
         """The state that the first rank reads."""
         found = self.on_first("the checkpoint", read)
-        return share_checkpoint(self.world, *(found or (None, [])))
+        return share_checkpoint(self.group, *(found or (None, [])))
 
     @property
     def device(self) -> torch.device:
-        return self.world.device
+        return self.group.device
 
     def data(self) -> TrainingData:
-        self._matrix, data = prepare_share(self.share, self.config)
+        self._matrix, data = prepare_share(self.shard, self.config)
         return data
 
     def sampler(self, data: TrainingData) -> Sampler:  # noqa: ARG002
         """It takes over own rows of Â, numbering their columns in its own way."""
         assert self._matrix is not None
         matrix, self._matrix = self._matrix, None
-        return ShareSampler(matrix, self.config, self.world)
+        return ShardSampler(matrix, self.config, self.group)
 
     def feed(self, data: TrainingData, model: GCN, sampler: Sampler, rng: torch.Generator) -> Feed:
-        return ShareFeed(data, self.config, model, sampler, rng)
+        return ShardFeed(data, self.config, model, sampler, rng)
 
     def loss(self, data: TrainingData) -> nn.Module:
-        own = data.labels if self.config.inductive else data.labels[self.share.split.train]
-        channel = self.world.host
+        own = data.labels if self.config.inductive else data.labels[self.shard.split.train]
+        comm = self.group.host_comm
         return loss_for(
-            own, self.share.graph, self.config, lambda part: channel.reduce(part, "class counts")
+            own, self.shard.graph, self.config, lambda part: comm.all_reduce(part, "class counts")
         )
 
     def step(self, model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
-        return SharedStep(model, loss, optimizer, self.world.rows)
+        return AllReduceStep(model, loss, optimizer, self.group.step_comm)
 
-    def judge(self, part: Part, *, once: bool = False) -> SharedJudge | None:  # noqa: ARG002
-        if not getattr(self.share.graph.split, part).size:
+    def judge(self, part: Part, *, once: bool = False) -> ShardEvaluator | None:  # noqa: ARG002
+        if not getattr(self.shard.graph.split, part).size:
             return None
-        return SharedJudge(self.share, self.config, getattr(self.share.split, part))
+        return ShardEvaluator(self.shard, self.config, getattr(self.shard.split, part))
 
     def validation_interval(self, data: TrainingData, widths: Sequence[int]) -> int:
         """As one process has it, by the sizes of all ranks together."""
-        share, batch_nodes = self.share, len(data.batch_nodes)
-        own = Sizes.of(data.adjacency, batch_nodes, share.csr, share.features, share.split.val)
-        whole = self.world.host.reduce(torch.tensor(own), "sizes").tolist()
+        shard, batch_nodes = self.shard, len(data.batch_nodes)
+        own = Sizes.of(data.adjacency, batch_nodes, shard.csr, shard.features, shard.split.val)
+        whole = self.group.host_comm.all_reduce(torch.tensor(own), "sizes").tolist()
         sizes = Sizes(*whole)._replace(batch_nodes=batch_nodes)
         return validation_interval(sizes, self.config, widths)
 
     def begin_epoch(self, epoch: int, dropout_rng: torch.Generator) -> None:
         """Ranks drop different entries. The first goes on with the generator that checkpoints
         keep; the others begin anew, so that a run can continue on any number of ranks."""
-        if not self.world.first:
-            words = np.random.SeedSequence([self.config.seed, epoch, self.world.rank])
+        if not self.group.is_main:
+            words = np.random.SeedSequence([self.config.seed, epoch, self.group.rank])
             dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
 
     def facts(self) -> dict[str, Any]:
         """How many ranks there are, and what this one has sent."""
         return {
-            "ranks": self.world.size,
-            "sent_bytes": self.world.rows.sent + self.world.host.sent,
+            "ranks": self.group.size,
+            "sent_bytes": self.group.step_comm.sent + self.group.host_comm.sent,
         }
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import check_width, feature_rows
-from fastgcn.backends.ranks.channel import Channel, ring_product
-from fastgcn.backends.ranks.share import OwnRows, Share, own_rows
+from fastgcn.backends.ranks.collectives import Communicator, ring_product
+from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, own_rows
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.store import FeatureRows
@@ -47,12 +47,12 @@ class Plan(NamedTuple):
     inputs: IntArray
 
 
-def plan_layers(matrix: OwnRows, asked: IntArray, depth: int, channel: Channel) -> Plan:
+def plan_layers(matrix: ShardAdjacency, asked: IntArray, depth: int, comm: Communicator) -> Plan:
     """Each layer has the nodes that the next one needs, and no others.
 
     `asked` (k,) are own nodes of the uppermost, ascending, numbered from the first own one.
     """
-    first, stop = matrix.bounds[channel.rank : channel.rank + 2]
+    first, stop = matrix.bounds[comm.rank : comm.rank + 2]
     layers: list[Layer] = []
     above = asked
     for _ in range(depth):
@@ -60,7 +60,7 @@ def plan_layers(matrix: OwnRows, asked: IntArray, depth: int, channel: Channel) 
         wanted = np.zeros(matrix.n, np.uint8)
         wanted[rows.indices] = 1
         wanted[above + first] = 1  # a node's own row is needed too, where Â has no loop
-        heard = channel.reduce(torch.from_numpy(wanted), "needed nodes", torch.maximum).numpy()
+        heard = comm.all_reduce(torch.from_numpy(wanted), "needed nodes", torch.maximum).numpy()
         if 2 * np.count_nonzero(heard) > matrix.n:
             # Leaving out the others would take a copy of nearly all rows.
             heard[:] = 1
@@ -89,9 +89,9 @@ class SharedForward:
     X is read in pieces, and only what a layer mixes, HW where W narrows, goes round the ranks.
     """
 
-    def __init__(self, plan: Plan, features: FeatureRows, channel: Channel) -> None:
+    def __init__(self, plan: Plan, features: FeatureRows, comm: Communicator) -> None:
         self.layers, self.inputs = plan
-        self.features, self.channel = features, channel
+        self.features, self.comm = features, comm
 
     @torch.no_grad()
     def __call__(self, model: GCN) -> Tensor:
@@ -132,7 +132,7 @@ class SharedForward:
 
     def _mixed(self, layer: Layer, z: Tensor) -> Tensor:
         rows, width = z.numpy(), z.shape[1]
-        found = ring_product(self.channel, layer.rows, layer.bounds, width, lambda a, b: rows[a:b])
+        found = ring_product(self.comm, layer.rows, layer.bounds, width, lambda a, b: rows[a:b])
         return torch.from_numpy(found)
 
     def _after(
@@ -169,23 +169,23 @@ def _by_id(rows: Tensor) -> Callable[[IntArray], Tensor]:
 _NODES_AT_ONCE = 1 << 16
 
 
-class SharedJudge:
+class ShardEvaluator:
     """Scores a network on a part of the split by the full GCN, as `judge.Judge` does.
 
     Each rank judges own nodes; what they count is added up, so that scores are those of one
     process. Which rows are needed is found out once; features are read each time.
     """
 
-    def __init__(self, share: Share, config: TrainConfig, part: IntArray) -> None:
+    def __init__(self, shard: Shard, config: TrainConfig, part: IntArray) -> None:
         nodes: IntArray | None = None
         if config.evaluation_graph == "joined" and config.inductive:
-            nodes = np.union1d(share.split.train, part)
-        if share.labels.ndim == 1:
-            part = part[share.labels[part] >= 0]
-        self.share, self.labels, self._nodes = share, share.labels[part], nodes
+            nodes = np.union1d(shard.split.train, part)
+        if shard.labels.ndim == 1:
+            part = part[shard.labels[part] >= 0]
+        self.shard, self.labels, self._nodes = shard, shard.labels[part], nodes
         asked = part if nodes is None else np.searchsorted(nodes, part)
-        self._plan = _plan(share, nodes, asked, config.normalization, config.layers)
-        self._count = sum(share.world.host.counts(len(part), "numbers of nodes"))
+        self._plan = _plan(shard, nodes, asked, config.normalization, config.layers)
+        self._count = sum(shard.group.host_comm.gather_counts(len(part), "numbers of nodes"))
 
     def __len__(self) -> int:
         """Nodes of all ranks."""
@@ -193,33 +193,33 @@ class SharedJudge:
 
     def __call__(self, model: GCN) -> Metrics:
         """Scores of the network as it is, the same on all ranks."""
-        probabilities = _apply(model, self.share, self._plan, self._nodes)
-        return _added_up(tally(probabilities, self.labels), self.share.world.host).metrics()
+        probabilities = _apply(model, self.shard, self._plan, self._nodes)
+        return _added_up(tally(probabilities, self.labels), self.shard.group.host_comm).metrics()
 
 
-def predict_shared(model: GCN, share: Share, nodes: IntArray | None = None) -> FloatArray:
+def predict_shared(model: GCN, shard: Shard, nodes: IntArray | None = None) -> FloatArray:
     """(s, C) float32: probabilities of own nodes, all of them or `nodes`, ascending.
 
     By the full network on the whole graph; every rank must call it.
     """
-    check_width(model, share.graph.n_features, f"{share.graph.name} has")
-    asked = np.arange(len(share)) if nodes is None else nodes
-    plan = _plan(share, None, asked, model.normalization, len(model.layers))
-    return _apply(model, share, plan, None)
+    check_width(model, shard.graph.n_features, f"{shard.graph.name} has")
+    asked = np.arange(len(shard)) if nodes is None else nodes
+    plan = _plan(shard, None, asked, model.normalization, len(model.layers))
+    return _apply(model, shard, plan, None)
 
 
-def embed_shared(model: GCN, share: Share, nodes: IntArray, layer: int = -1) -> FloatArray:
+def embed_shared(model: GCN, shard: Shard, nodes: IntArray, layer: int = -1) -> FloatArray:
     """(s, d) float32: H^(layer) of own `nodes`, ascending, `layer` as `embed` counts it.
 
     Every rank must call it.
     """
-    check_width(model, share.graph.n_features, f"{share.graph.name} has")
+    check_width(model, shard.graph.n_features, f"{shard.graph.name} has")
     layers = depth_of(model, layer)
-    features = feature_rows(model, share.features)
+    features = feature_rows(model, shard.features)
     if layers == 0:
         return features(nodes)
-    plan = _plan(share, None, nodes, model.normalization, layers)
-    hidden: FloatArray = SharedForward(plan, features, share.world.host)(model).numpy()
+    plan = _plan(shard, None, nodes, model.normalization, layers)
+    hidden: FloatArray = SharedForward(plan, features, shard.group.host_comm)(model).numpy()
     return hidden
 
 
@@ -232,59 +232,59 @@ def depth_of(model: GCN, layer: int) -> int:
 
 
 def gathered(
-    share: Share, nodes: IntArray, own: FloatArray
+    shard: Shard, nodes: IntArray, own: FloatArray
 ) -> Iterator[tuple[list[Any], FloatArray]]:
     """On the first rank, ids and rows of all ranks' `nodes`, in the graph's order, in pieces; the
     others send theirs there and have none. `nodes` are own ones, ascending, `own` their rows."""
-    channel, width = share.world.host, own.shape[1]
-    for rank, count in enumerate(channel.counts(len(nodes), "numbers of nodes")):
+    comm, width = shard.group.host_comm, own.shape[1]
+    for rank, count in enumerate(comm.gather_counts(len(nodes), "numbers of nodes")):
         for start in range(0, count, _NODES_AT_ONCE):
             part = slice(start, min(start + _NODES_AT_ONCE, count))
-            if channel.rank == rank:
-                ids, rows = share.own_ids(nodes[part]), np.ascontiguousarray(own[part])
-            if rank > 0 and channel.rank == rank:
-                _send(channel, ids, rows)
-            if channel.rank == 0:
-                yield (ids, rows) if rank == 0 else _received(channel, rank, width)
+            if comm.rank == rank:
+                ids, rows = shard.own_ids(nodes[part]), np.ascontiguousarray(own[part])
+            if rank > 0 and comm.rank == rank:
+                _send(comm, ids, rows)
+            if comm.rank == 0:
+                yield (ids, rows) if rank == 0 else _received(comm, rank, width)
 
 
-def _send(channel: Channel, ids: list[Any], rows: FloatArray) -> None:
+def _send(comm: Communicator, ids: list[Any], rows: FloatArray) -> None:
     """Ids, which may be text of any length, and rows, to the first rank."""
     text = torch.frombuffer(bytearray(json.dumps(ids).encode()), dtype=torch.uint8)
     for tensor in (torch.tensor([len(text), len(rows)]), text, torch.from_numpy(rows)):
-        channel.exchange({0: tensor}, {}, "rows of nodes")
+        comm.exchange({0: tensor}, {}, "rows of nodes")
 
 
-def _received(channel: Channel, rank: int, width: int) -> tuple[list[Any], FloatArray]:
+def _received(comm: Communicator, rank: int, width: int) -> tuple[list[Any], FloatArray]:
     sizes = torch.empty(2, dtype=torch.int64)
-    channel.exchange({}, {rank: sizes}, "rows of nodes")
+    comm.exchange({}, {rank: sizes}, "rows of nodes")
     length, count = sizes.tolist()
     text, rows = torch.empty(length, dtype=torch.uint8), torch.empty(count, width)
     for tensor in (text, rows):
-        channel.exchange({}, {rank: tensor}, "rows of nodes")
+        comm.exchange({}, {rank: tensor}, "rows of nodes")
     return json.loads(text.numpy().tobytes()), rows.numpy()
 
 
 def _plan(
-    share: Share, nodes: IntArray | None, asked: IntArray, normalization: str, depth: int
+    shard: Shard, nodes: IntArray | None, asked: IntArray, normalization: str, depth: int
 ) -> Plan:
-    matrix = own_rows(share, nodes, normalization)
-    return plan_layers(matrix, asked, depth, share.world.host)
+    matrix = own_rows(shard, nodes, normalization)
+    return plan_layers(matrix, asked, depth, shard.group.host_comm)
 
 
-def _apply(model: GCN, share: Share, plan: Plan, nodes: IntArray | None) -> FloatArray:
-    features = feature_rows(model, share.features, nodes)
-    logits = SharedForward(plan, features, share.world.host)(model)
+def _apply(model: GCN, shard: Shard, plan: Plan, nodes: IntArray | None) -> FloatArray:
+    features = feature_rows(model, shard.features, nodes)
+    logits = SharedForward(plan, features, shard.group.host_comm)(model)
     found: FloatArray = model.probabilities(logits).numpy()
     return found
 
 
-def _added_up(own: Tally, channel: Channel) -> Tally:
+def _added_up(own: Tally, comm: Communicator) -> Tally:
     """The sums over all ranks."""
     facts = [own.nodes, own.right, own.loss, own.decisions]
     classes = [own.hits, own.guessed, own.true]
     numbers = torch.from_numpy(np.concatenate([facts, *classes]).astype(np.float64))
-    found = channel.reduce(numbers, "scores").numpy()
+    found = comm.all_reduce(numbers, "scores").numpy()
     nodes, right, loss, decisions = found[:4]
     hits, guessed, true = found[4:].astype(np.int64).reshape(3, -1)
     return Tally(int(nodes), int(right), float(loss), int(decisions), hits, guessed, true)

@@ -8,10 +8,18 @@ import torch
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.backends.ranks.channel import Channel, all_gather_rows
-from fastgcn.backends.ranks.laws import Csr, FixedLaw, Law, Numbers, Picked, RowLaw, Sampled
-from fastgcn.backends.ranks.share import OwnRows, column_squares, without_diagonal
-from fastgcn.backends.ranks.world import World
+from fastgcn.backends.ranks.collectives import Communicator, all_gather_rows
+from fastgcn.backends.ranks.distributions import (
+    Csr,
+    FixedDistribution,
+    LadiesDistribution,
+    Picked,
+    RankDistribution,
+    RankNumbering,
+    SampledMatrix,
+)
+from fastgcn.backends.ranks.process_group import ProcessGroup
+from fastgcn.backends.ranks.shard import ShardAdjacency, column_squares, without_diagonal
 from fastgcn.config import OWN_POWERS, TrainConfig
 from fastgcn.kernels.products import mixing_first_pays
 from fastgcn.sampling.block import Block
@@ -19,7 +27,7 @@ from fastgcn.sampling.draws import POINTS, Rng
 
 
 @dataclass(frozen=True, slots=True)
-class SharedBlock(Block):
+class ShardBlock(Block):
     """Own rows of H_dst ≈ adj @ H_drawn + diagonal · H_dst.
 
     `dst` and `src` are own nodes: rows of the layer above, and those that this rank computes for
@@ -41,20 +49,20 @@ class SharedBlock(Block):
     diagonal: Tensor | None
     whole: tuple[int, int, int]
     empty: int
-    channel: Channel
+    comm: Communicator
 
     def mix(self, h: Tensor) -> Tensor:
         """(s, d), for own rows h (k, d) of `src`; the drawn ones travel to all ranks."""
         # Not by indexing, whose derivative takes several times as long.
         drawn = h if self.travel is None else h.index_select(0, self.travel)
-        mixed = self.local.mix(all_gather_rows(self.channel, drawn, self.counts))
+        mixed = self.local.mix(all_gather_rows(self.comm, drawn, self.counts))
         return mixed if self.diagonal is None else mixed + self.diagonal * self.own_rows(h)
 
-    def to(self, device: torch.device | str) -> "SharedBlock":
+    def to(self, device: torch.device | str) -> "ShardBlock":
         if torch.device(device).type == "cpu":
             return self
         there = self.local.to(device)
-        return SharedBlock(
+        return ShardBlock(
             there.dst,
             self.src.to(device),
             there.adj,
@@ -64,7 +72,7 @@ class SharedBlock(Block):
             None if self.diagonal is None else self.diagonal.to(device),
             self.whole,
             self.empty,
-            self.channel,
+            self.comm,
         )
 
     def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
@@ -82,26 +90,26 @@ class SharedBlock(Block):
         return self.empty
 
 
-class ShareSampler:
+class ShardSampler:
     """Draws as `LayerSampler` does, the same vertices from the same generator.
 
     A batch names nodes of all ranks; blocks hold own rows. Vertices are drawn by points in
     [0, 1), of which each rank finds those that fall on its own vertices.
     """
 
-    def __init__(self, matrix: OwnRows, config: TrainConfig, world: World) -> None:
-        self.world = world
+    def __init__(self, matrix: ShardAdjacency, config: TrainConfig, group: ProcessGroup) -> None:
+        self.group = group
         self.samples = config.layer_samples
         self.points = POINTS[config.draws]
         self.own_rows = config.needs_own_rows or config.self_term == "exact"
         diagonal: FloatArray | None = None
         if config.self_term == "exact":
-            matrix, diagonal = without_diagonal(matrix, world.rank)
+            matrix, diagonal = without_diagonal(matrix, group.rank)
         place = np.full(matrix.n, -1, np.int32)
-        self.numbers = Numbers(matrix.bounds, world.rank, place)
+        self.numbers = RankNumbering(matrix.bounds, group.rank, place)
         self.diagonal = diagonal
-        law = _law(matrix, diagonal, self.numbers, config, world)
-        self.laws: Sequence[Law] = [law] * len(self.samples)
+        law = _law(matrix, diagonal, self.numbers, config, group)
+        self.laws: Sequence[RankDistribution] = [law] * len(self.samples)
 
     def own(self, batch: Tensor) -> Tensor:
         """Own nodes of a batch, numbered from the first own one."""
@@ -120,14 +128,14 @@ class ShareSampler:
             above = below
         return blocks[::-1]
 
-    def _block(self, above: IntArray, below: IntArray, picked: Picked) -> SharedBlock:
+    def _block(self, above: IntArray, below: IntArray, picked: Picked) -> ShardBlock:
         dst, src = (torch.from_numpy(self.numbers.own(numbers)) for numbers in (above, below))
         local = Block.of_csr(dst, torch.from_numpy(picked.drawn), picked.csr)
         diagonal, travel = self.diagonal, None
         if self.own_rows:
             own = self.numbers.own(picked.drawn)
             travel = torch.from_numpy(self._places(src.numpy(), own))
-        return SharedBlock(
+        return ShardBlock(
             dst,
             src,
             local.adj,
@@ -137,7 +145,7 @@ class ShareSampler:
             None if diagonal is None else torch.from_numpy(diagonal[dst.numpy()])[:, None],
             (len(above), len(below), picked.entries),
             picked.empty,
-            self.world.rows,
+            self.group.step_comm,
         )
 
     def _places(self, nodes: IntArray, some: IntArray) -> IntArray:
@@ -150,23 +158,23 @@ class ShareSampler:
 
 
 def _law(
-    matrix: OwnRows,
+    matrix: ShardAdjacency,
     diagonal: FloatArray | None,
-    numbers: Numbers,
+    numbers: RankNumbering,
     config: TrainConfig,
-    world: World,
-) -> Law:
-    channel, kind = world.host, config.distribution
+    group: ProcessGroup,
+) -> RankDistribution:
+    comm, kind = group.host_comm, config.distribution
     power = OWN_POWERS.get(kind, 2.0) if config.power is None else config.power
-    squares = None if kind == "ladies" else column_squares(matrix, channel)
-    rows = Sampled(_renumbered(matrix, numbers), diagonal)
+    squares = None if kind == "ladies" else column_squares(matrix, comm)
+    rows = SampledMatrix(_renumbered(matrix, numbers), diagonal)
     if squares is None:
-        return RowLaw.of(numbers, rows, power, channel)
+        return LadiesDistribution.of(numbers, rows, power, comm)
     exponent = {"uniform": 0.0, "importance": 2.0}.get(kind, power)
-    return FixedLaw.of(numbers, rows, np.sqrt(squares) ** exponent, channel)
+    return FixedDistribution.of(numbers, rows, np.sqrt(squares) ** exponent, comm)
 
 
-def _renumbered(matrix: OwnRows, numbers: Numbers) -> Csr:
+def _renumbered(matrix: ShardAdjacency, numbers: RankNumbering) -> Csr:
     """The rows with nodes numbered as this rank does. In place: nothing else needs them after."""
     indptr, columns, values = matrix.rows
     columns -= numbers.first

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from fastgcn.backends.ranks.channel import Channel
-from fastgcn.backends.ranks.launch import DEFAULT_TIMEOUT, has_agent
+from fastgcn.backends.ranks import DEFAULT_TIMEOUT, has_agent
+from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.errors import ElsewhereError, FastGCNError, InputError, PeerError
 
 _BETWEEN_LOOKS = 0.01  # seconds
@@ -76,14 +76,14 @@ T = TypeVar("T")
 _JOINING = 300.0
 
 
-class World:
+class ProcessGroup:
     """All ranks of a run.
 
     Attributes:
         rank, size: which process this is, of how many.
         device: where this one computes, once `use` has said so.
-        host: the channel for arrays in memory, and for the thread that samples.
-        rows: the channel for what a step sends, on `device`.
+        host: the comm for arrays in memory, and for the thread that samples.
+        rows: the comm for what a step sends, on `device`.
     """
 
     def __init__(self, rank: int, size: int, timeout: float, store: Store | None = None) -> None:
@@ -91,11 +91,11 @@ class World:
         self._store = store
         self.device = torch.device("cpu")
         # Two, for batches are drawn by one thread while another takes steps.
-        self.host, self.rows = self._channel("gloo"), self._channel("gloo")
+        self.host_comm, self.step_comm = self._communicator("gloo"), self._communicator("gloo")
 
     @classmethod
-    def join(cls, timeout: float = DEFAULT_TIMEOUT) -> "World":
-        """The world that torchrun's environment describes; waits until all have come."""
+    def join(cls, timeout: float = DEFAULT_TIMEOUT) -> "ProcessGroup":
+        """The group that torchrun's environment describes; waits until all have come."""
         if not timeout > 0:
             raise InputError(f"timeout must be above 0 seconds, got {timeout:g}")
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -120,22 +120,22 @@ class World:
                 "were started, and that these machines reach each other"
             ) from None
 
-    def use(self, device: str) -> None:
+    def use_device(self, device: str) -> None:
         """Compute on a device: auto, cpu or cuda; each process takes a GPU of its own."""
         self.device = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-            self.rows = self._channel("nccl")
+            self.step_comm = self._communicator("nccl")
 
-    def _channel(self, backend: str) -> Channel:
+    def _communicator(self, backend: str) -> Communicator:
         group = None
         if self.size > 1:
             limit = timedelta(seconds=max(self.timeout, _JOINING))
             group = dist.new_group(backend=backend, timeout=limit)
-        return Channel(group, self.rank, self.size, self.timeout)
+        return Communicator(group, self.rank, self.size, self.timeout)
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the rank that writes and prints."""
         return self.rank == 0
 
@@ -152,12 +152,12 @@ class World:
         found: str = self._store.get(name).decode()
         return found
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the lines, once all ranks are done."""
         if self.size > 1:
             dist.destroy_process_group()
 
-    def together(self, what: str, do: Callable[[], T]) -> T:
+    def on_all(self, what: str, do: Callable[[], T]) -> T:
         """`do()` on every rank; where one fails, all do, and the first says why."""
         found: T | None = None
         failure = ""
@@ -167,29 +167,29 @@ class World:
             failure = str(error)
         if self.size == 1 and failure:
             raise InputError(failure)
-        failures = self.host.texts(failure, what)
+        failures = self.host_comm.gather_texts(failure, what)
         for rank, text in enumerate(failures):
             if text:
                 alike = all(other == text for other in failures)
                 message = text if alike or rank == 0 else f"rank {rank}: {text}"
-                raise InputError(message) if self.first else ElsewhereError(message)
+                raise InputError(message) if self.is_main else ElsewhereError(message)
         return found  # type: ignore[return-value]
 
-    def from_first(self, what: str, do: Callable[[], T]) -> T:
+    def broadcast(self, what: str, do: Callable[[], T]) -> T:
         """What `do()` gives on the first rank, as JSON can carry it, on all of them."""
-        text = self.together(what, lambda: json.dumps(do()) if self.first else "")
-        found: T = json.loads(self.host.texts(text, what)[0])
+        text = self.on_all(what, lambda: json.dumps(do()) if self.is_main else "")
+        found: T = json.loads(self.host_comm.gather_texts(text, what)[0])
         return found
 
-    def agree(self, what: str, value: object) -> None:
+    def check_equal(self, what: str, value: object) -> None:
         """Refuse to go on where ranks have different values; one sentence says who has which."""
-        values = [json.loads(text) for text in self.host.texts(json.dumps(value), what)]
+        values = [json.loads(text) for text in self.host_comm.gather_texts(json.dumps(value), what)]
         for rank, other in enumerate(values):
             if other != values[0]:
                 message = (
                     f"all ranks must have the same {what}: {_difference(values[0], other, rank)}"
                 )
-                raise InputError(message) if self.first else ElsewhereError(message)
+                raise InputError(message) if self.is_main else ElsewhereError(message)
 
 
 def _device(name: str, local_rank: int) -> torch.device:

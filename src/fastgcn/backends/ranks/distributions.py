@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.backends.ranks.channel import Channel
+from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.kernels.shares import entries_at, pick_drawn, sums_of_columns
 
 Csr = tuple[IntArray, IntArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class RankNumbering:
     """How nodes are numbered: rank after rank, and at a rank from its first one on, round the end.
 
     Attributes:
@@ -59,7 +59,7 @@ class Numbers:
         return found
 
 
-class Sampled(NamedTuple):
+class SampledMatrix(NamedTuple):
     """Own rows of what is sampled of Â, nodes numbered as here, and (s,) float32 the diagonal
     where that is not sampled but exact."""
 
@@ -89,14 +89,14 @@ class Picked(NamedTuple):
     empty: int
 
 
-class Law(Protocol):
+class RankDistribution(Protocol):
     def pick(self, above: IntArray, points: FloatArray) -> Picked:
         """For the rows `above` (s,), by number, of all ranks; points (t,) in [0, 1)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class FixedLaw:
+class FixedDistribution:
     """One q over all vertices; each rank has the q of its own, and where its share of [0, 1) is.
 
     Attributes:
@@ -104,24 +104,24 @@ class FixedLaw:
         ends: (K,) running sums of q at the end of each rank's vertices.
     """
 
-    numbers: Numbers
-    matrix: Sampled
+    numbers: RankNumbering
+    matrix: SampledMatrix
     q: FloatArray
     cumulative: FloatArray
     ends: FloatArray
-    channel: Channel
+    comm: Communicator
 
     @classmethod
     def of(
-        cls, numbers: Numbers, matrix: Sampled, weights: FloatArray, channel: Channel
-    ) -> "FixedLaw":
+        cls, numbers: RankNumbering, matrix: SampledMatrix, weights: FloatArray, comm: Communicator
+    ) -> "FixedDistribution":
         """For q ∝ weights (s,) of own vertices, and of the others' alike."""
         total = torch.tensor([float(weights.sum())], dtype=torch.float64)
-        totals = channel.gather(total, [1] * channel.size, "the mass of q").numpy()
+        totals = comm.all_gather(total, [1] * comm.size, "the mass of q").numpy()
         q = weights / totals.sum() if totals.sum() > 0 else weights
         own = torch.tensor([float(q.sum())], dtype=torch.float64)
-        ends = np.cumsum(channel.gather(own, [1] * channel.size, "the mass of q").numpy())
-        return cls(numbers, matrix, q, np.cumsum(q), ends, channel)
+        ends = np.cumsum(comm.all_gather(own, [1] * comm.size, "the mass of q").numpy())
+        return cls(numbers, matrix, q, np.cumsum(q), ends, comm)
 
     def pick(self, above: IntArray, points: FloatArray) -> Picked:
         drawn, weights = self._drawn(points)
@@ -137,15 +137,15 @@ class FixedLaw:
             return np.empty(0, np.int64), np.empty(0)
         x = np.sort(points) * total  # in order, they are found in a third of the time
         owner = np.minimum(np.searchsorted(self.ends, x, side="right"), _last(self.ends))
-        counts = np.bincount(owner, minlength=self.channel.size).tolist()
+        counts = np.bincount(owner, minlength=self.comm.size).tolist()
         rank = self.numbers.rank
         before = self.ends[rank - 1] if rank else 0.0
         places = np.searchsorted(self.cumulative, x[owner == rank] - before, side="right")
         if len(places):
             places = np.minimum(places, _last(self.cumulative))
-        # Numbers are exact in float64, up to 2**53.
+        # RankNumbering are exact in float64, up to 2**53.
         mine = np.stack([places + self.numbers.first, self.q[places]], axis=1)
-        everyone = self.channel.gather(torch.from_numpy(mine), counts, "drawn vertices").numpy()
+        everyone = self.comm.all_gather(torch.from_numpy(mine), counts, "drawn vertices").numpy()
         drawn, at, times = np.unique(
             everyone[:, 0].astype(np.int64), return_index=True, return_counts=True
         )
@@ -158,8 +158,8 @@ class FixedLaw:
         flags[columns] = True
         facts = np.array([len(columns), empty])
         said = np.concatenate([facts.view(np.uint8), np.packbits(flags)])
-        size = self.channel.size
-        heard = self.channel.gather(torch.from_numpy(said), [len(said)] * size, "what was met")
+        size = self.comm.size
+        heard = self.comm.all_gather(torch.from_numpy(said), [len(said)] * size, "what was met")
         everyone = heard.numpy().reshape(size, -1)
         entries, empties = np.ascontiguousarray(everyone[:, :16]).view(np.int64).sum(axis=0)
         met = np.bitwise_or.reduce(everyone[:, 16:], axis=0)
@@ -170,7 +170,7 @@ class FixedLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class RowLaw:
+class LadiesDistribution:
     """LADIES: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v of the layer above.
 
     Points fall on entries of rows, which lie one after the other in the order of the rows.
@@ -179,18 +179,20 @@ class RowLaw:
         lengths: (s,) Σ_u |Â(v,u)|^power of own rows.
     """
 
-    numbers: Numbers
-    matrix: Sampled
+    numbers: RankNumbering
+    matrix: SampledMatrix
     lengths: FloatArray
     power: float
-    channel: Channel
+    comm: Communicator
 
     @classmethod
-    def of(cls, numbers: Numbers, matrix: Sampled, power: float, channel: Channel) -> "RowLaw":
+    def of(
+        cls, numbers: RankNumbering, matrix: SampledMatrix, power: float, comm: Communicator
+    ) -> "LadiesDistribution":
         indptr, _, values = matrix.csr
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         lengths = sums_of_columns(rows, values, power, len(indptr) - 1)
-        return cls(numbers, matrix, lengths, power, channel)
+        return cls(numbers, matrix, lengths, power, comm)
 
     def pick(self, above: IntArray, points: FloatArray) -> Picked:
         rows = self.numbers.own(above)
@@ -207,7 +209,7 @@ class RowLaw:
         )
         facts = np.array([len(columns), self.matrix.empty(indptr, rows)])
         sums = np.append(sums_of_columns(columns, values, self.power, len(drawn)), facts)
-        sums = self.channel.reduce(torch.from_numpy(sums), "sums of columns").numpy()
+        sums = self.comm.all_reduce(torch.from_numpy(sums), "sums of columns").numpy()
         factors = times * (total / len(points)) / sums[:-2]
         values = (values * factors[columns]).astype(np.float32)
         return Picked(drawn, (indptr, columns, values), int(sums[-2]), int(sums[-1]))
@@ -215,10 +217,10 @@ class RowLaw:
     def _all_lengths(self, above: IntArray, rows: IntArray) -> FloatArray:
         """(s,) of all rows, in their order."""
         owners = self.numbers.owners(above)
-        counts = np.bincount(owners, minlength=self.channel.size).tolist()
+        counts = np.bincount(owners, minlength=self.comm.size).tolist()
         mine = torch.from_numpy(self.lengths[rows])
         lengths = np.empty(len(above))
-        lengths[np.argsort(owners, kind="stable")] = self.channel.gather(
+        lengths[np.argsort(owners, kind="stable")] = self.comm.all_gather(
             mine, counts, "lengths of rows"
         ).numpy()
         return lengths
@@ -230,14 +232,14 @@ class RowLaw:
         at = np.minimum(np.searchsorted(ends, x, side="right"), _last(ends))
         owners = self.numbers.owners(above)
         mine = owners[at] == self.numbers.rank
-        counts = np.bincount(owners[at], minlength=self.channel.size).tolist()
+        counts = np.bincount(owners[at], minlength=self.comm.size).tolist()
         which = (np.cumsum(owners == self.numbers.rank) - 1)[at[mine]]
         begins = np.append(0.0, ends[:-1])[at[mine]]
         lengths = self.lengths[rows]
         within = (x[mine] - begins) / lengths[which]
         columns = entries_at(*self.matrix.csr, rows, lengths, self.power, which, within)
         columns = (columns + self.numbers.first) % self.numbers.n
-        drawn = self.channel.gather(torch.from_numpy(columns), counts, "drawn vertices").numpy()
+        drawn = self.comm.all_gather(torch.from_numpy(columns), counts, "drawn vertices").numpy()
         return np.unique(drawn, return_counts=True)
 
 

@@ -9,8 +9,8 @@ import torch
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import BoolArray, FloatArray, IntArray
-from fastgcn.backends.ranks.channel import Channel
-from fastgcn.backends.ranks.world import World
+from fastgcn.backends.ranks.collectives import Communicator
+from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.data.shards import Part, cut
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Rows, row_chunks, scaling_factors
@@ -22,11 +22,11 @@ from fastgcn.scratch import forget
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Shard:
     """The nodes bounds[rank]..bounds[rank+1]-1 of a graph; below, they are numbered from 0.
 
     Attributes:
-        world: the ranks that have the graph between them.
+        group: the ranks that have the graph between them.
         graph: the whole; where parts were read, an outline of it, which has no content.
         bounds: (K+1,) where the ranges of the ranks begin and end.
         csr: own rows, their columns being nodes of the whole graph.
@@ -36,7 +36,7 @@ class Share:
         outlined: whether `graph` is only an outline.
     """
 
-    world: World
+    group: ProcessGroup
     graph: Graph
     bounds: IntArray
     csr: CSR
@@ -47,15 +47,15 @@ class Share:
     outlined: bool = False
 
     @classmethod
-    def of_graph(cls, graph: Graph, world: World) -> "Share":
+    def of_graph(cls, graph: Graph, group: ProcessGroup) -> "Shard":
         """This rank's range of a graph that all ranks can open; only its own rows are read."""
         if graph.labels is None:
             raise InputError(f"{graph.name} has no labels, and training needs them")
-        bounds = cut(graph, world.size, "train")
-        first, stop = (int(bound) for bound in bounds[world.rank : world.rank + 2])
+        bounds = cut(graph, group.size, "train")
+        first, stop = (int(bound) for bound in bounds[group.rank : group.rank + 2])
         begin, end = graph.indptr[first], graph.indptr[stop]
         return cls(
-            world,
+            group,
             graph,
             bounds,
             CSR(
@@ -69,12 +69,12 @@ class Share:
         )
 
     @classmethod
-    def of_part(cls, part: Part, world: World) -> "Share":
+    def of_part(cls, part: Part, group: ProcessGroup) -> "Shard":
         """What was read of a sharded store."""
-        first, stop = (int(bound) for bound in part.bounds[world.rank : world.rank + 2])
+        first, stop = (int(bound) for bound in part.bounds[group.rank : group.rank + 2])
         split = Split(*(_within(nodes, first, stop) for _, nodes in part.split.items()))
         return cls(
-            world,
+            group,
             part.outline,
             part.bounds,
             part.csr,
@@ -98,7 +98,7 @@ class Share:
                 f"of shards, --nodes must be all, train, val or test, got {text!r}; ids are looked "
                 "up in the store itself"
             )
-        first, stop = self.bounds[self.world.rank : self.world.rank + 2]
+        first, stop = self.bounds[self.group.rank : self.group.rank + 2]
         return np.unique(_within(parse_nodes(self.graph, text), first, stop))
 
     def own_ids(self, nodes: IntArray) -> list[Any]:
@@ -110,7 +110,7 @@ class Share:
     @property
     def first(self) -> int:
         """The number of the first own node in the whole graph."""
-        return int(self.bounds[self.world.rank])
+        return int(self.bounds[self.group.rank])
 
     def __len__(self) -> int:
         return len(self.csr.indptr) - 1
@@ -123,7 +123,7 @@ def _within(nodes: IntArray, first: int, stop: int) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRows:
+class ShardAdjacency:
     """Own rows of an (n, n) matrix Â, whose nodes are numbered rank after rank.
 
     Attributes:
@@ -144,7 +144,7 @@ class OwnRows:
         return len(self.rows.indptr) - 1
 
 
-def own_rows(share: Share, nodes: IntArray | None, normalization: str) -> OwnRows:
+def own_rows(shard: Shard, nodes: IntArray | None, normalization: str) -> ShardAdjacency:
     """The rows of `nodes`, ascending, of Â of the graph that all ranks' nodes induce; None: of
     the whole graph.
 
@@ -152,40 +152,40 @@ def own_rows(share: Share, nodes: IntArray | None, normalization: str) -> OwnRow
     """
     from fastgcn.kernels.rows import scale_rows  # loads numba
 
-    channel = share.world.host
-    bounds = share.bounds
+    comm = shard.group.host_comm
+    bounds = shard.bounds
     position: IntArray = np.empty(0, np.int32)
     if nodes is not None:
-        bounds, position = _numbered(share, nodes)
+        bounds, position = _numbered(shard, nodes)
     loops = normalization != "neighbors"
-    rows, sums = _with_loops(share, nodes, position, bounds, loops=loops)
+    rows, sums = _with_loops(shard, nodes, position, bounds, loops=loops)
     factors, others = scaling_factors(sums, normalization), None
     if normalization == "symmetric":
         counts = np.diff(bounds).tolist()
-        others = channel.gather(torch.from_numpy(factors), counts, "degrees").numpy()
+        others = comm.all_gather(torch.from_numpy(factors), counts, "degrees").numpy()
     scale_rows(*rows, factors, others)
-    return OwnRows(nodes, bounds, rows)
+    return ShardAdjacency(nodes, bounds, rows)
 
 
-def _numbered(share: Share, nodes: IntArray) -> tuple[IntArray, IntArray]:
+def _numbered(shard: Shard, nodes: IntArray) -> tuple[IntArray, IntArray]:
     """The bounds of the ranks' numbers, and (n,) a node's number, -1 for those of no rank."""
-    channel, n = share.world.host, int(share.bounds[-1])
-    counts = channel.counts(len(nodes), "numbers of nodes")
-    everyone = channel.gather(torch.from_numpy(nodes + share.first), counts, "node ids").numpy()
+    comm, n = shard.group.host_comm, int(shard.bounds[-1])
+    counts = comm.gather_counts(len(nodes), "numbers of nodes")
+    everyone = comm.all_gather(torch.from_numpy(nodes + shard.first), counts, "node ids").numpy()
     position = np.full(n, -1, index_dtype(n))
     position[everyone] = np.arange(len(everyone), dtype=position.dtype)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), position
 
 
 def _with_loops(
-    share: Share, nodes: IntArray | None, position: IntArray, bounds: IntArray, *, loops: bool
+    shard: Shard, nodes: IntArray | None, position: IntArray, bounds: IntArray, *, loops: bool
 ) -> tuple[Rows, FloatArray]:
     """Own rows of A + I, of A without `loops`, read in pieces; and (s,) float64 their sums."""
     from fastgcn.kernels.rows import count_inside  # loads numba
     from fastgcn.kernels.shares import copy_rows
 
-    csr, first = share.csr, int(bounds[share.world.rank])
-    some = np.arange(len(share)) if nodes is None else nodes
+    csr, first = shard.csr, int(bounds[shard.group.rank])
+    some = np.arange(len(shard)) if nodes is None else nodes
     check_rows(csr.indptr, csr.indices, some)
     pieces = list(row_chunks(csr.indptr[some + 1] - csr.indptr[some]))
     counts = np.diff(csr.indptr)
@@ -204,7 +204,7 @@ def _with_loops(
     for a, b in pieces:
         if nodes is None:  # where some are counted, that looks at the columns
             read = csr.indices[csr.indptr[a] : csr.indptr[b]]
-            check_columns(read, int(share.bounds[-1]), csr.indices)
+            check_columns(read, int(shard.bounds[-1]), csr.indices)
         arrays = csr.indptr, csr.indices, weights
         copy_rows(a, b, arrays, some, position, first, loops, indptr, columns, values, sums)
         forget(csr.indices)
@@ -212,7 +212,7 @@ def _with_loops(
     return Rows(indptr, columns, values), sums
 
 
-def column_squares(matrix: OwnRows, channel: Channel) -> FloatArray:
+def column_squares(matrix: ShardAdjacency, comm: Communicator) -> FloatArray:
     """(s,) float64: ‖Â(:,u)‖² of own nodes u, to which the rows of all ranks contribute."""
     n, values = matrix.n, matrix.rows.values
     sums = np.zeros(n)
@@ -222,10 +222,10 @@ def column_squares(matrix: OwnRows, channel: Channel) -> FloatArray:
         columns = matrix.rows.indices[start : start + step]
         sums += np.bincount(columns, weights=some * some, minlength=n)
     counts = np.diff(matrix.bounds).tolist()
-    return channel.reduce_parts(torch.from_numpy(sums), counts, "norms of columns").numpy()
+    return comm.reduce_scatter(torch.from_numpy(sums), counts, "norms of columns").numpy()
 
 
-def without_diagonal(matrix: OwnRows, rank: int) -> tuple[OwnRows, FloatArray]:
+def without_diagonal(matrix: ShardAdjacency, rank: int) -> tuple[ShardAdjacency, FloatArray]:
     """Â without its entries Â(v,v), and these, (s,) float32."""
     indptr, columns, values = matrix.rows
     own = np.arange(len(matrix)) + int(matrix.bounds[rank])
@@ -235,4 +235,4 @@ def without_diagonal(matrix: OwnRows, rank: int) -> tuple[OwnRows, FloatArray]:
     diagonal[row_of[loops] - int(matrix.bounds[rank])] = values[loops]
     before = np.concatenate([[0], np.cumsum(loops)])[indptr]
     rest = Rows(indptr - before, columns[~loops], values[~loops])
-    return OwnRows(matrix.nodes, matrix.bounds, rest), diagonal
+    return ShardAdjacency(matrix.nodes, matrix.bounds, rest), diagonal

@@ -17,7 +17,7 @@ from fastgcn.errors import PeerError
 Combine = Callable[[Tensor, Tensor], Tensor]
 
 
-class Channel:
+class Communicator:
     """One line between all ranks; calls must come in the same order on all of them.
 
     Everything is made of messages between two ranks, for then uneven parts need no padding, sums
@@ -29,14 +29,14 @@ class Channel:
     """
 
     def __init__(self, group: Any, rank: int, size: int, timeout: float) -> None:
-        self.group, self.rank, self.size, self.timeout = group, rank, size, timeout
+        self.torch_group, self.rank, self.size, self.timeout = group, rank, size, timeout
         self.sent = 0
 
     def post(self, outgoing: dict[int, Tensor], incoming: dict[int, Tensor]) -> list[Any]:
         """Begin to send and to receive contiguous tensors, by rank; those without entries are
-        passed over, here as there. What is returned is handed to `finish`."""
+        passed over, here as there. What is returned is handed to `wait`."""
         operations = [
-            dist.P2POp(way, tensor, peer, self.group)
+            dist.P2POp(way, tensor, peer, self.torch_group)
             for way, tensors in ((dist.isend, outgoing), (dist.irecv, incoming))
             for peer, tensor in tensors.items()
             if tensor.numel()
@@ -50,7 +50,7 @@ class Channel:
         except RuntimeError as error:
             raise self._lost(peers[0], "the next rows", 0.0, error) from None
 
-    def finish(self, posted: list[Any], what: str) -> None:
+    def wait(self, posted: list[Any], what: str) -> None:
         """Wait until all has been sent and received."""
         start, limit = time.monotonic(), timedelta(seconds=self.timeout)
         for peer, request in posted:
@@ -71,13 +71,13 @@ class Channel:
         )
 
     def exchange(self, outgoing: dict[int, Tensor], incoming: dict[int, Tensor], what: str) -> None:
-        self.finish(self.post(outgoing, incoming), what)
+        self.wait(self.post(outgoing, incoming), what)
 
     @property
     def others(self) -> list[int]:
         return [rank for rank in range(self.size) if rank != self.rank]
 
-    def gather(self, part: Tensor, counts: Sequence[int], what: str) -> Tensor:
+    def all_gather(self, part: Tensor, counts: Sequence[int], what: str) -> Tensor:
         """(Σ counts, ...): the parts of all ranks, one behind the other; counts[r] rows of r."""
         whole = part.new_empty((sum(counts), *part.shape[1:]))
         places = list(torch.split(whole, list(counts)))
@@ -88,7 +88,7 @@ class Channel:
         )
         return whole
 
-    def reduce_parts(
+    def reduce_scatter(
         self, whole: Tensor, counts: Sequence[int], what: str, combine: Combine = torch.add
     ) -> Tensor:
         """(counts[rank], ...): own part of the sum over ranks of `whole` (Σ counts, ...)."""
@@ -101,48 +101,48 @@ class Channel:
             total = combine(total, received[rank])
         return total
 
-    def reduce(self, whole: Tensor, what: str, combine: Combine = torch.add) -> Tensor:
+    def all_reduce(self, whole: Tensor, what: str, combine: Combine = torch.add) -> Tensor:
         """The sum over ranks of a tensor, on all of them: parts are added where they are gathered
         from, so that a rank sends 2(K-1)/K of the bytes."""
         flat = whole.reshape(-1)
         base, more = divmod(flat.numel(), self.size)
         counts = [base + (rank < more) for rank in range(self.size)]
-        part = self.reduce_parts(flat, counts, what, combine)
-        return self.gather(part, counts, what).view_as(whole)
+        part = self.reduce_scatter(flat, counts, what, combine)
+        return self.all_gather(part, counts, what).view_as(whole)
 
-    def counts(self, count: int, what: str) -> list[int]:
+    def gather_counts(self, count: int, what: str) -> list[int]:
         """What each rank says."""
-        found: list[int] = self.gather(torch.tensor([count]), [1] * self.size, what).tolist()
+        found: list[int] = self.all_gather(torch.tensor([count]), [1] * self.size, what).tolist()
         return found
 
-    def texts(self, text: str, what: str) -> list[str]:
+    def gather_texts(self, text: str, what: str) -> list[str]:
         """What each rank says, in words."""
         said = torch.frombuffer(bytearray(text.encode() or b"\0"), dtype=torch.uint8)
-        counts = self.counts(len(said), what)
-        parts = torch.split(self.gather(said, counts, what), counts)
+        counts = self.gather_counts(len(said), what)
+        parts = torch.split(self.all_gather(said, counts, what), counts)
         return [bytes(part.tolist()).decode().rstrip("\0") for part in parts]
 
 
-def all_gather_rows(channel: Channel, rows: Tensor, counts: Sequence[int]) -> Tensor:
+def all_gather_rows(comm: Communicator, rows: Tensor, counts: Sequence[int]) -> Tensor:
     """(Σ counts, d): rows (counts[rank], d) of every rank, one rank's behind the other's.
 
     Backward, each rank has derivatives by all rows, of its own part of the loss; these are added
     up over the ranks, each receiving those of its own rows.
     """
     if torch.is_grad_enabled() and rows.requires_grad:
-        return cast(Tensor, _Gather.apply(rows, channel, counts))  # type: ignore[no-untyped-call]
-    return channel.gather(rows, counts, "hidden rows")
+        return cast(Tensor, _Gather.apply(rows, comm, counts))  # type: ignore[no-untyped-call]
+    return comm.all_gather(rows, counts, "hidden rows")
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, channel: Channel, counts: Sequence[int]) -> Tensor:
-        ctx.channel, ctx.counts = channel, counts
-        return channel.gather(rows.detach(), counts, "hidden rows")
+    def forward(ctx: Any, rows: Tensor, comm: Communicator, counts: Sequence[int]) -> Tensor:
+        ctx.comm, ctx.counts = comm, counts
+        return comm.all_gather(rows.detach(), counts, "hidden rows")
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        own = ctx.channel.reduce_parts(gradients[0], ctx.counts, "gradients of hidden rows")
+        own = ctx.comm.reduce_scatter(gradients[0], ctx.counts, "gradients of hidden rows")
         return own, None, None
 
 
@@ -151,7 +151,7 @@ _PIECE_BYTES = 1 << 23
 
 
 def ring(
-    channel: Channel, bounds: IntArray, width: int, rows: Callable[[int, int], FloatArray]
+    comm: Communicator, bounds: IntArray, width: int, rows: Callable[[int, int], FloatArray]
 ) -> Iterator[tuple[int, FloatArray]]:
     """All rows of an (n, width) float32 matrix of which each rank has a part: the number of the
     first row of each piece, and its rows.
@@ -161,7 +161,7 @@ def ring(
     holds more than two.
     """
     step = max(1, _PIECE_BYTES // max(4 * width, 1))
-    rank, size = channel.rank, channel.size
+    rank, size = comm.rank, comm.size
     sizes = np.diff(bounds)
     before, after = (rank - 1) % size, (rank + 1) % size
     room = [torch.empty(min(step, int(sizes.max(initial=0))), width) for _ in range(size > 1 and 2)]
@@ -173,15 +173,15 @@ def ring(
             posted, coming = [], piece
             if hop < size - 1:
                 coming = room[hop % 2][: int(lengths[(owner - 1) % size])]
-                posted = channel.post({after: piece.contiguous()}, {before: coming})
+                posted = comm.post({after: piece.contiguous()}, {before: coming})
             if len(piece):
                 yield int(bounds[owner]) + start, piece.numpy()
-            channel.finish(posted, "rows round the ring")
+            comm.wait(posted, "rows round the ring")
             piece = coming
 
 
 def ring_product(
-    channel: Channel,
+    comm: Communicator,
     matrix: tuple[IntArray, IntArray, FloatArray],
     bounds: IntArray,
     width: int,
@@ -192,7 +192,7 @@ def ring_product(
     from fastgcn.kernels.products import add_part_product  # loads numba
 
     out: FloatArray = np.zeros((len(matrix[0]) - 1, width), np.float32)
-    for first, piece in ring(channel, bounds, width, rows):
+    for first, piece in ring(comm, bounds, width, rows):
         add_part_product(*matrix, piece, first, out, sets=False)
     return out
 

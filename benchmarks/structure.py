@@ -1,0 +1,314 @@
+"""The figures of the code base: how large it is, who imports whom, and how much of it one run uses.
+
+    python -m benchmarks structure [--no-trace] [--json]
+
+Imports are read from the source (by grimp), those inside functions included and those for type
+checkers not. The layers are the ones of the import-linter contract in pyproject.toml. What a run
+uses is traced: a process trains on Cora for a few epochs and records every function of ours that
+is called, compiled kernels included.
+"""
+
+import ast
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "fastgcn"
+PACKAGE = "fastgcn"
+
+TARGETS = {
+    "src files": 120,
+    "src lines": 20_000,
+    "benchmarks files": 30,
+    "benchmarks lines": 4_000,
+    "import depth": 12,
+    "forward imports": 0,
+    "import cycles": 0,
+    "class names used twice": 0,
+    "modules named like Python's": 0,
+    "train cora: files": 45,
+    "default step: files": 10,
+}
+
+# The steps of an epoch are what runs while a function of one of these names does.
+_STEPS = ("train_on", "train_epoch")
+_EPOCHS = 3  # of which the last is traced for its steps
+
+Imports = Mapping[str, Iterable[str]]  # of each module, those that it imports
+Import = tuple[str, str]  # importer, imported
+
+
+def size(folder: Path) -> tuple[int, int]:
+    """Python files under a folder, and their lines."""
+    files = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
+    return len(files), sum(len(text.splitlines()) for text in files)
+
+
+def repeated_classes(folder: Path) -> list[str]:
+    """Names of classes that are defined in more than one place."""
+    names = Counter(
+        node.name
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def like_pythons(folder: Path) -> list[str]:
+    """Modules whose own name is that of a module of the standard library."""
+    modules = (p.relative_to(folder).with_suffix("") for p in folder.rglob("*.py"))
+    return sorted(str(m) for m in modules if m.name in sys.stdlib_module_names)
+
+
+def read_imports() -> dict[str, set[str]]:
+    """Who imports whom in the package."""
+    import grimp
+
+    graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
+    return {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+
+
+def components(imports: Imports) -> list[list[str]]:
+    """Strongly connected modules together, what is imported before its importers (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(imports.get(module, ())):
+            if other not in index:
+                visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            start = stack.index(module)
+            found.append(stack[start:])
+            del stack[start:]
+
+    for module in sorted(imports):
+        if module not in index:
+            visit(module)
+    return found
+
+
+def longest_chain(imports: Imports) -> list[str]:
+    """The longest chain of modules, each importing the next; a cycle counts with all its modules.
+
+    >>> longest_chain({"a": ["b", "c"], "b": ["c"], "c": [], "d": ["c"]})
+    ['a', 'b', 'c']
+    """
+    chains: dict[str, list[str]] = {}
+    for group in components(imports):
+        beyond = [
+            chains[other]
+            for module in group
+            for other in sorted(imports.get(module, ()))
+            if other not in group
+        ]
+        chain = group + max(beyond, key=len, default=[])
+        chains |= dict.fromkeys(group, chain)
+    return max(chains.values(), key=len, default=[])
+
+
+def layers() -> list[list[str]]:
+    """The layers from the top, as the contract in pyproject.toml declares them."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    (declared,) = (c["layers"] for c in contracts if c["type"] == "layers")
+    return [[name.strip() for name in layer.split(":")] for layer in declared]
+
+
+def forward_imports(imports: Imports, ordered: Sequence[Sequence[str]]) -> list[Import]:
+    """Imports from a lower layer of a higher one, and of the package's own front door.
+
+    >>> forward_imports({"fastgcn.a.x": ["fastgcn.b"], "fastgcn.b": []}, [["b"], ["a"]])
+    [('fastgcn.a.x', 'fastgcn.b')]
+    """
+    height = {name: -number for number, layer in enumerate(ordered) for name in layer}
+
+    def of(module: str) -> int | None:
+        return height.get(module.partition(".")[2].partition(".")[0])
+
+    found = []
+    for importer in sorted(imports):
+        for imported in sorted(imports[importer]):
+            mine, theirs = of(importer), of(imported)
+            if imported == PACKAGE or (mine is not None and theirs is not None and theirs > mine):
+                found.append((importer, imported))
+    return found
+
+
+class Tracer:
+    """Records which functions of ours are called, in all threads, and which during steps."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = f"{source}{os.sep}"
+        self._depth = 0  # of calls whose name is in _STEPS
+        self.run: set[CodeType] = set()
+        self.step: set[CodeType] = set()
+        self.classes: set[str] = set()
+
+    def start(self) -> None:
+        _watch_kernels(self._record)
+        threading.setprofile(self._profile)
+        sys.setprofile(self._profile)
+
+    def stop(self) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    def _profile(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event not in ("call", "return"):
+            return
+        if code.co_filename == "<string>" and code.co_name == "__init__":  # of a dataclass
+            self._record_class(type(frame.f_locals.get("self")))
+        elif code.co_filename.startswith(self._source):
+            if code.co_name in _STEPS:
+                if event == "call" and not self._depth:
+                    self.step.clear()  # the last epoch counts, in which all is warm
+                self._depth += 1 if event == "call" else -1
+            self._record(code)
+
+    def _record(self, code: CodeType) -> None:
+        # Neither the body of a module nor that of a class.
+        if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(self._source):
+            self.run.add(code)
+            if self._depth:
+                self.step.add(code)
+
+    def _record_class(self, kind: type) -> None:
+        if kind.__module__.startswith(f"{PACKAGE}."):
+            self.classes.add(f"{kind.__module__}.{kind.__qualname__}")
+
+    def result(self) -> dict[str, Any]:
+        def files(codes: set[CodeType]) -> list[str]:
+            return sorted({code.co_filename.removeprefix(self._source) for code in codes})
+
+        def functions(codes: set[CodeType]) -> list[str]:
+            # Comprehensions and lambdas are parts of the function that they stand in.
+            return sorted(f"{c.co_filename}:{c.co_qualname}" for c in codes if c.co_name[0] != "<")
+
+        for code in self.run:
+            owner = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0]
+            if owner:
+                module = code.co_filename.removeprefix(self._source).removesuffix(".py")
+                self.classes.add(f"{PACKAGE}.{module.replace(os.sep, '.')}.{owner}")
+        return {
+            "run_files": files(self.run),
+            "run_functions": functions(self.run),
+            "run_classes": sorted(self.classes),
+            "step_files": files(self.step),
+            "step_functions": functions(self.step),
+        }
+
+
+def _watch_kernels(record: Callable[[CodeType], None]) -> None:
+    """Have compiled functions tell when they are called from Python, which profilers do not see."""
+    from numba.core import dispatcher
+
+    kind: Any = dispatcher.Dispatcher
+    call = kind.__call__
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        record(self.py_func.__code__)
+        return call(self, *args, **kwargs)
+
+    kind.__call__ = watched
+
+
+def _trace_here(out: Path) -> None:
+    """Train on Cora as the command does, and write what was called."""
+    tracer = Tracer(SOURCE)
+    tracer.start()
+    from fastgcn.cli import main
+
+    with tempfile.TemporaryDirectory() as folder:
+        sys.argv = ["fastgcn", "train", "cora", "--epochs", str(_EPOCHS)]
+        sys.argv += ["--run-dir", f"{folder}/run", "--device", "cpu"]
+        try:
+            main()
+        except SystemExit as done:
+            if done.code not in (0, None):
+                raise
+    tracer.stop()
+    out.write_text(json.dumps(tracer.result()), encoding="utf-8")
+
+
+def trace_training() -> dict[str, list[str]]:
+    """What `fastgcn train cora` and the steps of one of its epochs call, in a fresh process."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "trace.json"
+        path = os.pathsep.join([str(SOURCE.parent), str(ROOT), os.environ.get("PYTHONPATH", "")])
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.structure", str(out)],
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        found: dict[str, list[str]] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+def measure(*, trace: bool = True) -> dict[str, Any]:
+    """All figures, and the names behind them."""
+    imports = read_imports()
+    chain = longest_chain(imports)
+    forward = forward_imports(imports, layers())
+    cycles = [group for group in components(imports) if len(group) > 1]
+    figures: dict[str, int] = {}
+    for name in ("src", "benchmarks"):
+        figures[f"{name} files"], figures[f"{name} lines"] = size(ROOT / name)
+    figures |= {
+        "import depth": len(chain),
+        "forward imports": len(forward),
+        "import cycles": len(cycles),
+        "class names used twice": len(repeated_classes(SOURCE)),
+        "modules named like Python's": len(like_pythons(SOURCE)),
+    }
+    details: dict[str, Any] = {
+        "import depth": chain,
+        "forward imports": [f"{importer} -> {imported}" for importer, imported in forward],
+        "import cycles": [" ".join(group) for group in cycles],
+        "class names used twice": repeated_classes(SOURCE),
+        "modules named like Python's": like_pythons(SOURCE),
+    }
+    if trace:
+        traced = trace_training()
+        for part, title in (("run", "train cora"), ("step", "default step")):
+            for kind in ("files", "functions", "classes"):
+                if f"{part}_{kind}" in traced:
+                    figures[f"{title}: {kind}"] = len(traced[f"{part}_{kind}"])
+        details["train cora: files"] = traced["run_files"]
+        details["default step: files"] = traced["step_files"]
+    return {"figures": figures, "details": details}
+
+
+def as_rows(figures: Mapping[str, int]) -> list[tuple[str, str, str, str]]:
+    """Rows of a table: the figure, its value, its target and whether it is met."""
+    rows = []
+    for name, value in figures.items():
+        target = TARGETS.get(name)
+        met = "" if target is None else "yes" if value <= target else "no"
+        rows.append((name, f"{value:,}", "" if target is None else f"{target:,}", met))
+    return rows
+
+
+if __name__ == "__main__":
+    _trace_here(Path(sys.argv[1]))

@@ -1,0 +1,40 @@
+"""The figures of the code base: chains of imports, their direction, and the sizes of folders."""
+
+import doctest
+from pathlib import Path
+
+from benchmarks import structure
+
+
+def test_examples() -> None:
+    assert doctest.testmod(structure).failed == 0
+
+
+def test_a_cycle_counts_with_all_its_modules() -> None:
+    imports = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": []}
+    assert structure.longest_chain(imports) == ["a", "b", "c", "d"]
+    assert structure.components(imports) == [["d"], ["b", "c"], ["a"]]
+
+
+def test_the_front_door_is_above_every_room() -> None:
+    imports = {"fastgcn.cli.train": ["fastgcn", "fastgcn.graph"], "fastgcn.graph": []}
+    assert structure.forward_imports(imports, [["cli"], ["graph"]]) == [
+        ("fastgcn.cli.train", "fastgcn")
+    ]
+
+
+def test_size_and_names(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "random.py").write_text("class A:\n    pass\n", encoding="utf-8")
+    (tmp_path / "inner" / "b.py").write_text("class A: ...\nclass B: ...\n", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("no code\n", encoding="utf-8")
+    assert structure.size(tmp_path) == (2, 4)
+    assert structure.repeated_classes(tmp_path) == ["A"]
+    assert structure.like_pythons(tmp_path) == ["random"]
+
+
+def test_every_room_has_a_layer() -> None:
+    rooms = {name for layer in structure.layers() for name in layer}
+    found = {path.stem for path in structure.SOURCE.iterdir() if path.suffix == ".py"}
+    found |= {path.parent.name for path in structure.SOURCE.glob("*/__init__.py")}
+    assert found - {"__init__"} == rooms
