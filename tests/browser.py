@@ -170,8 +170,8 @@ def check_contrast(browser: Browser, *, dark: bool) -> None:
         "const of = (e, name) => getComputedStyle(document.querySelector(e))[name];"
         "return [[of('body', 'backgroundColor'), of('body', 'color')],"
         " [of('body', 'backgroundColor'), of('figcaption', 'color')],"
-        " [of('.fg-paper', 'fill'), of('svg text', 'fill')],"
-        " [of('.fg-paper', 'fill'), of('svg .fg-soft', 'fill')]]"
+        " [of('svg rect', 'fill'), of('svg text[fill=\"#1b1f24\"]', 'fill')],"
+        " [of('svg rect', 'fill'), of('svg text[fill=\"#59636e\"]', 'fill')]]"
     )
     for paper, ink in colours:
         assert (luminance(paper) < 0.05) == dark

@@ -72,9 +72,12 @@ _LOG_LABEL = (
     "datum.value >= 1e5 || datum.value < 1e-3 ? replace(format(datum.value, '~e'), '+', '')"
     " : format(datum.value, ',~g')"
 )
-# What Vega writes on elements and nothing here reads.
-_UNUSED = re.compile(r' (?:aria-\w+|role|pointer-events|font-family|class)="[^"]*"')
-# Characters that XML forbids, for which a visible one stands in.
+# What Vega writes and nothing here reads or shows.
+_UNUSED = re.compile(
+    r' (?:aria-\w+|role|pointer-events|font-family|class)="[^"]*"| opacity="1"'
+    r'|<path[^>]* d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>'
+)
+# Characters that XML forbids; vl-convert would end the whole process at one.
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # A series with more points than this is drawn as a curve: markers would run together, and the
 # spread becomes a band.
@@ -184,7 +187,8 @@ def bars(
             bar = {"start": start, "end": end, "at": max(start, end), "color": _color(i)}
             rows.append(bar | {"row": len(names), "text": texts[i][g]})
             names.append("" if many else group)
-    y = _names_channel("row", _names_axis(None, names), len(names))
+    axis = None if many else _names_axis(None, names)
+    y = _names_channel("row", axis, len(names))
     x = {"type": "quantitative", "scale": scale, "axis": _axis(y_label, scale)}
     plain = {"field": "color", "type": "nominal", "scale": None}
     layers: list[Spec] = [
@@ -317,14 +321,19 @@ def _value_text(value: float | None, unit: str) -> str:
     return "no value" if value is None else plain_number(float(f"{value:.3g}")) + unit
 
 
+def _clean(text: str) -> str:
+    """Text that XML can hold: a visible character stands in for each that XML forbids."""
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
 def _cell_text(value: float) -> str:
     text = plain_number(float(f"{value:.2g}"))
     return text if len(text) <= 5 else f"{value:.0e}".replace("e+0", "e")
 
 
 def _shorten(text: str, width: float) -> str:
-    """Text with its middle left out where it is wider than `width`."""
-    kept = int(width / _CHARACTER)
+    """Clean text; its middle is left out if it is wider than `width`."""
+    text, kept = _clean(text), int(width / _CHARACTER)
     return text if len(text) <= kept else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
 
@@ -352,7 +361,12 @@ def _bar_scale(known: Sequence[float], log: bool, letters: int) -> Spec:
 
 
 def _axis(title: str, scale: Spec) -> Spec:
-    axis: Spec = {"title": title, "tickCount": 5, "labelOverlap": "greedy", "labelSeparation": 10}
+    axis: Spec = {
+        "title": _clean(title),
+        "tickCount": 5,
+        "labelOverlap": "greedy",
+        "labelSeparation": 10,
+    }
     if scale.get("type") == "log":
         axis |= {"labelExpr": _LOG_LABEL, "values": _log_ticks(*scale["domain"])}
     return axis
@@ -365,10 +379,10 @@ def _names_axis(title: str | None, names: Sequence[str], *, size: float = 14) ->
     room = _CHARACTER * size / 14 * max(map(len, short), default=0) + 8
     label = {"labelExpr": f"{json.dumps(short)}[datum.value]", "labelFontSize": size}
     plain = {"labelColor": _INK, "labelOverlap": False, "grid": False, "domain": False}
-    return {"title": title, "minExtent": room} | label | plain
+    return {"title": title and _clean(title), "minExtent": room} | label | plain
 
 
-def _names_channel(field: str, axis: Spec, count: int) -> Spec:
+def _names_channel(field: str, axis: Spec | None, count: int) -> Spec:
     scale = {"domain": list(range(count)), "padding": 0}
     return {"field": field, "type": "ordinal", "axis": axis, "scale": scale}
 
@@ -389,12 +403,12 @@ def _layer(values: list[Spec], mark: Spec, **channels: Spec) -> Spec:
 def _legend(entries: Sequence[tuple[str, str, str]], offset: int = 8) -> Spec:
     """Names with their colours and shapes above the picture, in as many columns as fit."""
     names, colors, shapes = zip(*entries, strict=True)
-    order = list(range(len(names)))
+    names, order = tuple(map(_clean, names)), list(range(len(names)))
     columns = len(names)
     while columns > 1 and _legend_width(names, columns) > _WIDTH:
         columns -= 1
-    legend = {"columns": columns, "labelLimit": _WIDTH - 60, "symbolStrokeWidth": 0, "offset": offset,
-              "labelExpr": f"{json.dumps(names)}[datum.value]"}  # fmt: skip
+    legend = {"columns": columns, "offset": offset, "labelLimit": _WIDTH - 60,
+              "symbolStrokeWidth": 0, "labelExpr": f"{json.dumps(names)}[datum.value]"}  # fmt: skip
     key = {"field": "key", "type": "ordinal", "legend": legend}
     return _layer(
         [],
@@ -455,6 +469,7 @@ def _picture(spec: Spec, *, title: str, description: str) -> str:
     """The `<svg>` of a specification, with its name and description for screen readers."""
     import vl_convert
 
+    title, description = _clean(title), _clean(description)
     whole: Spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": _WIDTH,
@@ -464,7 +479,6 @@ def _picture(spec: Spec, *, title: str, description: str) -> str:
     }
     config = _CONFIG | spec.pop("config", {})
     svg = vl_convert.vegalite_to_svg(whole | spec | {"config": config})
-    svg, title, description = (_FORBIDDEN.sub("\ufffd", text) for text in (svg, title, description))
     found = re.match(r'<svg[^>]* width="([\d.]+)" height="([\d.]+)"[^>]*><rect[^>]*>', svg)
     assert found is not None
     width, height = max(float(found[1]), _WIDTH), float(found[2])
