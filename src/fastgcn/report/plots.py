@@ -51,22 +51,17 @@ _CONFIG: Spec = {
               "frame": "bounds", "offset": 10, "lineHeight": 19},
     "axis": {"labelColor": _SOFT, "titleColor": _SOFT, "gridColor": _GRID, "domainColor": _SOFT,
              "labelFontSize": 14, "titleFontSize": 14, "titleFontWeight": "normal",
-             "ticks": False, "labelPadding": 6, "titlePadding": 8, "gridWidth": 1},
+             "ticks": False, "labelPadding": 6, "titlePadding": 8, "gridWidth": 1,
+             "labelOverlap": "greedy", "labelSeparation": 10},
     "legend": {"labelColor": _INK, "labelFontSize": 14, "orient": "top",
                "columnPadding": 14, "rowPadding": 4, "symbolSize": 90, "title": None},
     "text": {"color": _INK, "fontSize": 14},
+    "point": {"filled": True, "opacity": 1, "size": 60},
 }  # fmt: skip
 
-# Marker shapes in a square from -1 to 1, so that series differ by more than their colour.
-_MARKERS = (
-    "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
-    "M-.9,-.9H.9V.9H-.9Z",
-    "M0,-1.1L1.1,.9H-1.1Z",
-    "M0,-1.2L1.2,0L0,1.2L-1.2,0Z",
-    "M0,1.1L1.1,-.9H-1.1Z",
-    "M-1.1,-.4H-.4V-1.1H.4V-.4H1.1V.4H.4V1.1H-.4V.4H-1.1Z",
-)
-_STROKE, _DASHES = "M-2,-.2H2V.2H-2Z", "M-2,-.2H-.4V.2H-2ZM.4,-.2H2V.2H.4Z"
+# Series differ by more than their colour. A line without markers has a stroke in the legend.
+_MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+_STROKE, _DASHES = "M-1,-.15H1V.15H-1Z", "M-1,-.15H-.2V.15H-1ZM.2,-.15H1V.15H.2Z"
 # 100,000 and more as 1e5, less than 0.001 as 1e-4.
 _LOG_LABEL = (
     "datum.value >= 1e5 || datum.value < 1e-3 ? replace(format(datum.value, '~e'), '+', '')"
@@ -361,12 +356,7 @@ def _bar_scale(known: Sequence[float], log: bool, letters: int) -> Spec:
 
 
 def _axis(title: str, scale: Spec) -> Spec:
-    axis: Spec = {
-        "title": _clean(title),
-        "tickCount": 5,
-        "labelOverlap": "greedy",
-        "labelSeparation": 10,
-    }
+    axis: Spec = {"title": _clean(title), "tickCount": 5}
     if scale.get("type") == "log":
         axis |= {"labelExpr": _LOG_LABEL, "values": _log_ticks(*scale["domain"])}
     return axis
@@ -412,7 +402,7 @@ def _legend(entries: Sequence[tuple[str, str, str]], offset: int = 8) -> Spec:
     key = {"field": "key", "type": "ordinal", "legend": legend}
     return _layer(
         [],
-        {"type": "point", "filled": True, "opacity": 1},
+        {"type": "point"},
         color=key | {"scale": {"domain": order, "range": list(colors)}},
         shape=key | {"scale": {"domain": order, "range": list(shapes)}},
     )
@@ -426,8 +416,9 @@ def _legend_width(names: Sequence[str], columns: int) -> float:
 
 def _key(series: Series, index: int) -> str:
     """The shape that stands for a line in the legend."""
-    line = "" if len(series.x) == 1 else _DASHES if series.dashed else _STROKE
-    return line + (_MARKERS[index % len(_MARKERS)] if series.marked else "")
+    if series.marked:
+        return _MARKERS[index % len(_MARKERS)]
+    return _DASHES if series.dashed else _STROKE
 
 
 def _heights(series: Series, log: bool) -> list[float]:
@@ -458,9 +449,7 @@ def _drawn(series: Series, index: int, x: Spec, y: Spec, floor: float) -> list[S
         dash = {"strokeDash": [6, 5]} if series.dashed else {"strokeCap": "round"}
         layers.append(_layer(values, mark | dash, x=x, y=y))
     if series.marked:
-        shape = _MARKERS[index % len(_MARKERS)]
-        mark = {"type": "point", "filled": True, "fill": color, "shape": shape, "size": 60,
-                "opacity": 1}  # fmt: skip
+        mark = {"type": "point", "fill": color, "shape": _key(series, index)}
         layers.append(_layer(whole, mark, x=x, y=y))
     return layers
 
@@ -482,10 +471,10 @@ def _picture(spec: Spec, *, title: str, description: str) -> str:
     found = re.match(r'<svg[^>]* width="([\d.]+)" height="([\d.]+)"[^>]*><rect[^>]*>', svg)
     assert found is not None
     width, height = max(float(found[1]), _WIDTH), float(found[2])
-    body = _UNUSED.sub("", svg[found.end() :])
+    body = re.sub("<[^>]+>", lambda tag: _UNUSED.sub("", tag[0]), svg[found.end() :])
     # Ids must differ between the pictures of a page and be the same whenever it is made again.
     key = sha256((title + description + body).encode()).hexdigest()[:10]
-    body = re.sub(r'(id="|url\(#)', rf"\g<1>p{key}-", body)
+    body = re.sub(r'(<[^>]* id="|url\(#)', rf"\g<1>p{key}-", body)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="fg-plot" '
         f'viewBox="0 0 {width:g} {height:g}" width="{1.25 * width:g}" height="{1.25 * height:g}" '
