@@ -76,12 +76,12 @@ def carried_bytes() -> int:
 
 def rank(kind: str, data: str, steps: int) -> None:
     """One rank: trains so many steps, and the first prints what all took."""
+    from fastgcn.backends.cpu import CpuBackend
     from fastgcn.backends.ranks.backend import RanksBackend
     from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.data.load import load
     from fastgcn.machine import thread_count
-    from fastgcn.train.loop import Trainer
 
     group = ProcessGroup.join()
     if hasattr(os, "sched_setaffinity"):
@@ -90,21 +90,28 @@ def rank(kind: str, data: str, steps: int) -> None:
             os.sched_setaffinity(0, {cores[group.rank]})
     config = SPEED.get(kind, PAPER)
 
-    def trainer(name: str) -> Trainer:
+    def trainer(name: str) -> CpuBackend:
         graph = load(name)
         # Of one rank, speed is that of one process: what its users run.
         alone = group.size == 1 and kind in SPEED
-        backend = None if alone else RanksBackend(Shard.of_graph(graph, group), config)
-        return Trainer(graph, config, None, backend)
+        if alone:
+            backend = CpuBackend(graph, config)
+        else:
+            backend = RanksBackend(Shard.of_graph(graph, group), config)
+        backend.prepare()
+        return backend
 
     found: dict[str, Any] = {"ranks": group.size}
     with thread_count(1):
         if kind in SPEED:
             found |= _timed(group, trainer(data), steps)
         else:
-            trainer("digits").epoch()  # to load everything
+            trainer("digits").train_epoch(0)  # to load everything
             before = peak_bytes()
-            found |= {"val_micro_f1": trainer(data).epoch()["val_micro_f1"]}
+            backend = trainer(data)
+            backend.train_epoch(0)
+            scores = backend.evaluate("val")
+            found |= {"val_micro_f1": scores.micro_f1 if scores else None}
             found["peaks"] = group.host_comm.gather_counts(peak_bytes() - before, "peaks")
     if group.is_main:
         print(json.dumps(found), flush=True)
@@ -113,13 +120,13 @@ def rank(kind: str, data: str, steps: int) -> None:
 
 def _timed(group: Any, trainer: Any, steps: int) -> dict[str, Any]:
     """Seconds of each step, sampling included, and the bytes of all of them."""
-    batches = iter(trainer.feed.shuffled())
+    batches = iter(trainer.minibatches.shuffled())
     trainer.train_on([next(batches)])
     sent, carried = group.host_comm.sent + group.step_comm.sent, carried_bytes()
     formula, seconds = 0, []
     for _ in range(steps):
         start = time.perf_counter()
-        (parcel,) = trainer.feed.parcels([next(batches)])
+        (parcel,) = trainer.minibatches.groups([next(batches)])
         parcel.steps(trainer.step)
         seconds.append(time.perf_counter() - start)
         formula += _formula(group, trainer, parcel)

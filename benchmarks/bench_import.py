@@ -30,7 +30,7 @@ from scipy.sparse import coo_array
 
 from benchmarks.results import provenance
 from fastgcn.arrays import IntArray
-from fastgcn.data.tables.importing import import_tables
+from fastgcn.data.tables import import_tables
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -100,15 +100,15 @@ def steps(
 ) -> Record:
     """Milliseconds a step, the median over chunks of steps and all of them."""
     import fastgcn
+    from fastgcn.backends.cpu import ready
     from fastgcn.machine import thread_count
-    from fastgcn.train.loop import Trainer
 
     graph = fastgcn.open_store(folder / name)
     config = settings(graph, memory, dtype)
     found = []
     with thread_count(config.threads):
-        trainer = Trainer(graph, config, None)
-        batches = chain.from_iterable(trainer.feed.shuffled() for _ in count())
+        trainer = ready(graph, config)
+        batches = chain.from_iterable(trainer.minibatches.shuffled() for _ in count())
         trainer.train_on(islice(batches, _CHUNK))
         with dropped_from_cache(folder / name / "inputs") if cold else nullcontext():
             for _ in range(_STEPS // _CHUNK):
@@ -166,7 +166,7 @@ def tables(folder: Path, _: str) -> Record:
 
 
 def import_(folder: Path, _: str) -> Record:
-    from fastgcn.data.tables.importing import import_tables
+    from fastgcn.data.tables import import_tables
 
     files = folder / "nodes.parquet", folder / "edges.parquet"
     import_tables(*files, folder / "imported", features="x", memory="1GB", force=True)

@@ -130,8 +130,8 @@ class Costs:
             step = found[f"{name}, {t}"]
             beside = network.seconds_an_epoch(config) / step["batches_per_epoch"]
             times[name][str(t)] = step["seconds_per_batch"] + beside
-        feed = trainers["as written"].feed
-        rows = [len(part.x) for part in feed.prepared(islice(feed.shuffled(), self.effort.batches))]
+        feed = trainers["as written"].minibatches
+        rows = [len(part.x) for part in feed.singly(islice(feed.shuffled(), self.effort.batches))]
         seconds = found["as written"]["seconds_per_batch"]
         return {"members": times, "written": {"seconds": seconds, "rows": sum(rows) / len(rows)}}
 

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from benchmarks.results import Record
 from benchmarks.trained_network import TrainedNetwork
-from fastgcn.backends.batches import Feed, Prepared
+from fastgcn.backends.batches import Minibatch, Minibatches
+from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.config import TrainConfig
 from fastgcn.sampling import FullSampler
-from fastgcn.train.loop import Trainer
 
 
 class GradientErrors:
@@ -27,9 +27,9 @@ class GradientErrors:
         trainer = network.trainer
         whole = FullSampler(trainer.data.adjacency, trainer.config.sampled_layers)
         rng = torch.Generator().manual_seed(trainer.config.seed)
-        feed = Feed(trainer.data, trainer.config, trainer.model, whole, rng)
+        feed = Minibatches(trainer.data, trainer.config, trainer.model, whole, rng)
         self.batches = list(islice(feed.shuffled(), batches))
-        self.exact = [gradient(trainer, part) for part in feed.prepared(self.batches)]
+        self.exact = [gradient(trainer, part) for part in feed.singly(self.batches)]
 
     def measure(self, config: TrainConfig, *, draws: int) -> Record:
         """E‖g − g*‖² / ‖g*‖², the mean over the batches, from so many draws for each.
@@ -44,7 +44,7 @@ class GradientErrors:
         errors, variances, rows = [], [], []
         for batch, exact in zip(self.batches, self.exact, strict=True):
             gradients = []
-            for part in trainer.feed.prepared(repeat(batch, draws)):
+            for part in trainer.minibatches.singly(repeat(batch, draws)):
                 gradients.append(gradient(trainer, part))
                 rows.append(len(part.x))
             drawn, scale = torch.stack(gradients), exact.square().sum()
@@ -59,6 +59,6 @@ class GradientErrors:
         }
 
 
-def gradient(trainer: Trainer, part: Prepared) -> Tensor:
+def gradient(trainer: CpuBackend, part: Minibatch) -> Tensor:
     """(parameters,): that of a prepared batch's loss, at the weights as they are."""
     return flat_gradient(trainer.model, trainer.loss, part.blocks, part.x, part.labels)

@@ -8,14 +8,14 @@ import numpy as np
 from torch import Tensor
 
 from benchmarks.results import Record
+from fastgcn.backends.cpu import CpuBackend
 from fastgcn.progress import progress
-from fastgcn.train.loop import Trainer
 
 _FEWEST = 3  # batches of a chunk
 
 
 def time_steps(
-    trainers: Mapping[str, Trainer], *, rounds: int, chunk_seconds: float
+    trainers: Mapping[str, CpuBackend], *, rounds: int, chunk_seconds: float
 ) -> dict[str, Record]:
     """Seconds a batch of each trainer, by name.
 
@@ -38,7 +38,7 @@ def time_steps(
 class _Stepper:
     """One trainer at work: its batches, epoch after epoch, a chunk at a time."""
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: CpuBackend) -> None:
         self.trainer = trainer
         self.batches = self._endless()
         self.length = _FEWEST
@@ -46,7 +46,7 @@ class _Stepper:
 
     def _endless(self) -> Iterator[Tensor]:
         while True:
-            yield from self.trainer.feed.shuffled()
+            yield from self.trainer.minibatches.shuffled()
 
     def warm_up(self, chunk_seconds: float) -> None:
         """Steps that do not count, the last of which tell how many make a chunk.
@@ -69,5 +69,5 @@ class _Stepper:
             "seconds_per_batch": float(np.median(self.seconds)),
             "chunks": [float(f"{seconds:.4g}") for seconds in self.seconds],
             "batches_per_chunk": self.length,
-            "batches_per_epoch": sum(1 for _ in self.trainer.feed.shuffled()),
+            "batches_per_epoch": sum(1 for _ in self.trainer.minibatches.shuffled()),
         }

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from fastgcn.arrays import FloatArray
-from fastgcn.backends.batches import Feed
+from fastgcn.backends.batches import Minibatches
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
 from fastgcn.sampling import LayerSampler, Sampler
 from fastgcn.sampling.choose import make_sampler
 from fastgcn.sampling.history import HistorySampler
-from fastgcn.train.loop import Trainer
 
 _LOOKS = 3  # at all hidden rows, of which the median time counts
 
@@ -29,8 +29,7 @@ class TrainedNetwork:
 
     def __init__(self, graph: Graph, config: TrainConfig, ages: Iterable[int]) -> None:
         assert config.sampled_layers == 1
-        self.trainer = Trainer(graph, config, None)
-        self.trainer.validation = None  # the epochs are given, nothing is chosen
+        self.trainer = ready(graph, config)
         self._histories: dict[int, HistorySampler] = {}
         self._norms: dict[int, FloatArray] = {}
         self._seconds: dict[str, float] = {}
@@ -39,19 +38,22 @@ class TrainedNetwork:
             if epoch in age_at:
                 self._histories[age_at[epoch]] = self._history()
                 (self._norms[age_at[epoch]],) = self.trainer.row_norms()
-            self.trainer.epoch()
+            self.trainer.train_epoch(epoch)
         self._weights = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
 
     def restore(self) -> None:
         """Take back what trainers have done to the weights since."""
         self.trainer.model.load_state_dict(self._weights)
 
-    def trainer_with(self, config: TrainConfig, sampler: Sampler | None = None) -> Trainer:
+    def trainer_with(self, config: TrainConfig, sampler: Sampler | None = None) -> CpuBackend:
         """A trainer of this very network, its blocks drawn as `config` says, or by `sampler`."""
         trainer = copy.copy(self.trainer)
+        trainer.learner = copy.copy(trainer.learner)
         trainer.config, trainer.sampler = config, sampler or self._sampler(config)
-        trainer.rng = torch.Generator().manual_seed(config.seed + 1)
-        trainer.feed = Feed(trainer.data, config, trainer.model, trainer.sampler, trainer.rng)
+        trainer.learner.rng = torch.Generator().manual_seed(config.seed + 1)
+        trainer.minibatches = Minibatches(
+            trainer.data, config, trainer.model, trainer.sampler, trainer.learner.rng
+        )
         return trainer
 
     def _sampler(self, config: TrainConfig) -> Sampler:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from fastgcn.data.tables.importing import read_tables
+from fastgcn.data.tables import read_tables
 from fastgcn.graph.graph import Graph
 
 Columns = Mapping[str, Any]

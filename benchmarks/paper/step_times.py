@@ -7,9 +7,9 @@ from benchmarks.paper.kept import Measurement
 from benchmarks.paper.scale import DataSet, Scale
 from benchmarks.results import Record
 from benchmarks.rounds import time_steps
+from fastgcn.backends.cpu import ready
 from fastgcn.config import TrainConfig
 from fastgcn.machine import thread_count
-from fastgcn.train.loop import Trainer
 
 
 def step_times(
@@ -30,7 +30,6 @@ def step_times(
 def _measure(data: DataSet, configs: Mapping[str, TrainConfig], scale: Scale) -> Record:
     with thread_count(0):
         trainers = {
-            name: Trainer(graph(data.name, data.split), config, None)
-            for name, config in configs.items()
+            name: ready(graph(data.name, data.split), config) for name, config in configs.items()
         }
         return time_steps(trainers, rounds=scale.rounds, chunk_seconds=scale.chunk_seconds)

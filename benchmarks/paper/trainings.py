@@ -13,11 +13,12 @@ from benchmarks.paper.graphs import graph
 from benchmarks.paper.kept import Kept, Key, Measurement
 from benchmarks.results import Record
 from fastgcn.arrays import IntArray
-from fastgcn.backends.exact import Judge
+from fastgcn.backends.cpu import CpuBackend, ready
+from fastgcn.backends.evaluator import Evaluator
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.train.loop import Trainer, fit
+from fastgcn.train.loop import Training, fit
 
 # Nodes of a part that a curve is judged on at most: its accuracy is then known to about 0.01,
 # and judging a large graph takes no longer than training on it.
@@ -141,9 +142,10 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
     """
     with thread_count(config.threads):
         _warm_up(graph, config)
-        trainer = Trainer(graph, config, None)
+        trainer = Training(config, CpuBackend(graph, config))
+        model = trainer.backend.model
         judges = {
-            part: Judge(graph, config, _some(nodes))
+            part: Evaluator(graph, config, _some(nodes))
             for part, nodes in graph.split.items()
             if part != "val"
         }
@@ -151,17 +153,17 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
         curve: dict[str, list[float]] = {"seconds": [], **{part: [] for part in judges}}
         seconds = 0.0
         while trainer.has_more_epochs:
-            judged = trainer.clock.seconds["evaluation"]
+            judged = trainer.seconds["evaluation"]
             start = time.perf_counter()
             trainer.epoch()
             seconds += time.perf_counter() - start
-            seconds -= trainer.clock.seconds["evaluation"] - judged
+            seconds -= trainer.seconds["evaluation"] - judged
             if len(trainer.history) % every == 0:
                 curve["seconds"].append(float(f"{seconds:.4g}"))
                 for part, judge in judges.items():
-                    curve[part].append(round(judge(trainer.model).accuracy, 4))
-        trainer.model.load_state_dict(trainer.best)
-        test = Judge(graph, config, graph.split.test, once=True)(trainer.model)
+                    curve[part].append(round(judge(model).accuracy, 4))
+        model.load_state_dict(trainer.best)
+        test = Evaluator(graph, config, graph.split.test, once=True)(model)
     best = trainer.history[trainer.best_at]
     return {
         "epochs": len(trainer.history),
@@ -169,17 +171,17 @@ def follow(graph: Graph, config: TrainConfig) -> Record:
         "val_micro_f1": best["val_micro_f1"],
         "test_micro_f1": test.micro_f1,
         "training_seconds": seconds,
-        "evaluation_seconds": trainer.clock.seconds["evaluation"],
-        "precompute_seconds": trainer.clock.seconds["precompute"],
+        "evaluation_seconds": trainer.seconds["evaluation"],
+        "precompute_seconds": trainer.seconds["precompute"],
         "batches": trainer.batches,
-        "device": str(trainer.device),
+        "device": str(trainer.backend.device),
         "curve": curve,
     }
 
 
 def _warm_up(graph: Graph, config: TrainConfig) -> None:
-    trainer = Trainer(graph, config, None)
-    trainer.train_on(islice(trainer.feed.shuffled(), 2))
+    trainer = ready(graph, config)
+    trainer.train_on(islice(trainer.minibatches.shuffled(), 2))
 
 
 def _some(nodes: IntArray) -> IntArray:

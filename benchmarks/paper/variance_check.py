@@ -13,6 +13,7 @@ from benchmarks.paper.scale import Scale
 from benchmarks.paper.tables import significant
 from benchmarks.results import Record
 from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.backends.cpu import ready
 from fastgcn.config import TrainConfig
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.machine import thread_count
@@ -20,7 +21,6 @@ from fastgcn.progress import progress
 from fastgcn.report.page import Content, Figure, Section, Table
 from fastgcn.report.plots import bars
 from fastgcn.sampling import LayerSampler, variance
-from fastgcn.train.loop import Trainer
 
 _ROWS = 16  # s: rows that are averaged; more only cost time
 _Z = 1.96  # of a 95 % interval
@@ -64,9 +64,9 @@ def _trained_layer(scale: Scale) -> tuple[Adjacency, FloatArray]:
     """Â of the training graph, and x = HW of the sampled layer of a network trained on it."""
     config = _config(scale)
     with thread_count(config.threads):
-        trainer = Trainer(graph(scale.small.name, scale.small.split), config, None)
-        for _ in range(config.epochs):
-            trainer.epoch()
+        trainer = ready(graph(scale.small.name, scale.small.split), config)
+        for epoch in range(config.epochs):
+            trainer.train_epoch(epoch)
         first, second = (layer.weight.detach() for layer in trainer.model.convolutions)
         mixed = trainer.data.rows(torch.arange(trainer.data.adjacency.n))
         x = torch.relu(mixed @ first) @ second

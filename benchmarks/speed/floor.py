@@ -17,10 +17,10 @@ import torch
 
 from benchmarks.speed.turns import Side, on_threads, repeated
 from fastgcn.arrays import FloatArray
-from fastgcn.backends.batches import Prepared
+from fastgcn.backends.batches import Minibatch
+from fastgcn.backends.cpu import CpuBackend
 from fastgcn.kernels.step import adam_update
 from fastgcn.sampling import Block
-from fastgcn.train.loop import Trainer
 
 FORWARD = ("XW0", "HW1", "Â·")
 BACKWARD = ("Âᵀ·", "HᵀG", "GW1ᵀ", "XᵀG")
@@ -50,7 +50,7 @@ class Operands:
     unmixed: FloatArray
 
     @classmethod
-    def of(cls, block: Block, x: FloatArray, trainer: Trainer) -> "Operands":
+    def of(cls, block: Block, x: FloatArray, trainer: CpuBackend) -> "Operands":
         first, second = trainer.model.convolutions
         w0, w1 = (layer.weight.detach().numpy() for layer in (first, second))
         h = np.maximum(x @ w0, 0)
@@ -68,9 +68,9 @@ class Operands:
 class Floor:
     """The parts of the steps of some batches, every part by every routine."""
 
-    def __init__(self, trainer: Trainer, prepared: Sequence[Prepared]) -> None:
+    def __init__(self, trainer: CpuBackend, prepared: Sequence[Minibatch]) -> None:
         self.weights = [each.weight.detach().numpy() for each in trainer.model.convolutions]
-        self.inputs = np.asarray(trainer.data.inputs)
+        self.inputs = trainer.data.rows(torch.arange(trainer.data.adjacency.n)).numpy()
         blocks = [part.blocks[0] for part in prepared]
         self.operands = [
             Operands.of(block, self.inputs[block.src.numpy()], trainer) for block in blocks
@@ -147,7 +147,7 @@ def _products(pairs: Sequence[tuple[FloatArray, FloatArray]], routine: str) -> l
     return calls
 
 
-def with_all_drawn(prepared: Prepared, q: FloatArray, t: int, seed: int) -> Prepared:
+def with_all_drawn(prepared: Minibatch, q: FloatArray, t: int, seed: int) -> Minibatch:
     """The same batch with t vertices in `src`, those that no row meets drawn anew from q."""
     (block,) = prepared.blocks
     rng = np.random.default_rng(seed)

@@ -9,10 +9,10 @@ from torch import Tensor
 from benchmarks.results import Record
 from benchmarks.speed.shown import Claim, Shown, milliseconds, short
 from benchmarks.speed.turns import Side, medians, seconds_in_turns
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.data.load import load
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Table
-from fastgcn.train.loop import Trainer
 from fastgcn.train.presets import graphsage, paper_preset
 
 ASKED = {"reddit-sim": 100.0, "pubmed": 20.0}
@@ -30,7 +30,7 @@ def measure_rivals(*, data: str, rounds: int, chunk_seconds: float) -> Record:
     configs = {OURS: config, THEIRS: graphsage("gcn", config).replace(hidden=config.hidden)}
     graph = load(data)
     with thread_count(0):
-        sides = {name: steps(Trainer(graph, each, None)) for name, each in configs.items()}
+        sides = {name: steps(ready(graph, each)) for name, each in configs.items()}
         timed = partial(seconds_in_turns, rounds=rounds, chunk_seconds=chunk_seconds)
         together = timed(sides, what=f"Steps in turns, {data}")
         alone = {
@@ -40,12 +40,12 @@ def measure_rivals(*, data: str, rounds: int, chunk_seconds: float) -> Record:
     return {"in_turns": medians(together), "alone": medians(alone), "turns": together}
 
 
-def steps(trainer: Trainer) -> Side:
+def steps(trainer: CpuBackend) -> Side:
     """A side whose units are training steps, epoch after epoch."""
 
     def endless() -> Iterator[Tensor]:
         while True:
-            yield from trainer.feed.shuffled()
+            yield from trainer.minibatches.shuffled()
 
     batches = endless()
     return lambda count: trainer.train_on(islice(batches, count))

@@ -11,7 +11,7 @@ from fastgcn.arrays import FloatArray
 from fastgcn.backends.data import training_graph
 from fastgcn.data.load import load
 from fastgcn.features.propagate import propagate
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.adjacency import normalize
 from fastgcn.infer.predict import predict
 from fastgcn.kernels.products import sparse_times_dense
@@ -35,8 +35,8 @@ def measure_propagation(*, data: str, rounds: int) -> Record:
     trained = training_graph(graph, config)
     nodes, adjacency = trained.nodes, trained.adjacency
     assert nodes is not None
-    rows = FeatureRows(graph.features, config.feature_scaling, nodes)
-    matrix, dense = adjacency.to_scipy(), rows(np.arange(len(nodes)))
+    rows = NodeFeatures(graph.features, config.feature_scaling, nodes)
+    matrix, dense = adjacency.to_scipy(), rows.between(0, len(nodes)).numpy()
     ours = partial(propagate, adjacency, rows)
     sides: dict[str, Side] = {
         SCIPY: repeated([lambda: matrix @ dense]),
@@ -74,7 +74,7 @@ def measure_inference(*, data: str, rounds: int) -> Record:
     w0, w1 = (layer.weight.detach().numpy() for layer in model.convolutions)
     adjacency = normalize(graph, config.normalization)
     csr = adjacency.indptr, adjacency.indices, adjacency.values
-    x = FeatureRows(graph.features)(np.arange(graph.n_nodes))
+    x = NodeFeatures(graph.features).between(0, graph.n_nodes).numpy()
     hidden, scores = (np.ones((graph.n_nodes, width), np.float32) for width in sizes[1:])
 
     def times(dense: FloatArray) -> Side:

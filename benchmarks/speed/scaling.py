@@ -10,13 +10,13 @@ from benchmarks.results import Record
 from benchmarks.speed.graphsage import steps
 from benchmarks.speed.shown import Claim, Shown, milliseconds
 from benchmarks.speed.turns import medians, seconds_in_turns
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.config import TrainConfig
 from fastgcn.data.generate import GenerateConfig, generate
 from fastgcn.data.store import open_store
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Figure, Table
 from fastgcn.report.plots import Series, lines
-from fastgcn.train.loop import Trainer
 from fastgcn.train.presets import paper_reddit
 
 CURVES = ("nodes", "degree", "samples")
@@ -77,13 +77,13 @@ def _store(folder: Path, point: Mapping[str, int]) -> Path:
     return store
 
 
-def _trainer(folder: Path, point: Mapping[str, int], precompute: bool) -> Trainer:
+def _trainer(folder: Path, point: Mapping[str, int], precompute: bool) -> CpuBackend:
     graph = open_store(_store(folder, point))
     # Not inductive: the training nodes are all there are, and nothing needs to be cut out.
     config: TrainConfig = paper_reddit().replace(
         samples=point["samples"], precompute=precompute, inductive=False
     )
-    return Trainer(graph, config, None)
+    return ready(graph, config)
 
 
 def growth(seconds: Mapping[str, float]) -> float:

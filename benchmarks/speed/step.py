@@ -18,13 +18,13 @@ from benchmarks.speed.floor import (
 )
 from benchmarks.speed.shown import Claim, Shown, microseconds
 from benchmarks.speed.turns import Side, medians, on_threads, repeated, seconds_in_turns
-from fastgcn.backends.batches import Prepared
+from fastgcn.backends.batches import Minibatch
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.data.load import load
 from fastgcn.kernels.step import cross_entropy
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Table
 from fastgcn.sampling import LayerSampler
-from fastgcn.train.loop import Clock, Trainer
 from fastgcn.train.presets import paper_preset
 
 MET, ALL = "rows met", "all rows drawn"
@@ -40,9 +40,9 @@ def measure_step(*, data: str, batches: int, rounds: int, chunk_seconds: float) 
     the batch meets, and with all t rows that were drawn.
     """
     with thread_count(0):
-        trainer = Trainer(load(data), paper_preset(data), None)
-        nodes = list(islice(trainer.feed.shuffled(), batches))
-        prepared = list(trainer.feed.prepared(nodes))
+        trainer = ready(load(data), paper_preset(data))
+        nodes = list(islice(trainer.minibatches.shuffled(), batches))
+        prepared = list(trainer.minibatches.singly(nodes))
         assert isinstance(trainer.sampler, LayerSampler)
         q, (t,) = trainer.sampler.probabilities(), trainer.sampler.samples
         padded = [with_all_drawn(each, q, t, i) for i, each in enumerate(prepared)]
@@ -72,14 +72,13 @@ def measure_step(*, data: str, batches: int, rounds: int, chunk_seconds: float) 
 class _Steps:
     """A side whose units are training steps, and what the trainer's clock says of them."""
 
-    def __init__(self, trainer: Trainer, nodes: list[torch.Tensor]) -> None:
+    def __init__(self, trainer: CpuBackend, nodes: list[torch.Tensor]) -> None:
         self.trainer, self.nodes = trainer, nodes
         self.calls: list[dict[str, float]] = []
 
     def __call__(self, count: int) -> None:
-        self.trainer.clock = Clock()
-        self.trainer.train_on(islice(cycle(self.nodes), count))
-        spent = self.trainer.clock.seconds
+        spent = {"compute": 0.0, "sampling": 0.0}
+        self.trainer.train_on(islice(cycle(self.nodes), count), spent)
         self.calls.append({name: spent[name] / max(count, 1) for name in ("compute", "sampling")})
 
     def inside(self, rounds: int) -> Record:
@@ -92,7 +91,7 @@ class _Steps:
 
 
 def _own_parts(
-    trainer: Trainer, nodes: list[torch.Tensor], prepared: list[Prepared]
+    trainer: CpuBackend, nodes: list[torch.Tensor], prepared: list[Minibatch]
 ) -> dict[str, Side]:
     """Parts of our own step by themselves, on one thread."""
     logits = []
@@ -103,10 +102,10 @@ def _own_parts(
     none = np.empty(0, np.float32)
 
     def prepare(count: int) -> None:
-        for _ in trainer.feed.prepared(islice(cycle(nodes), count)):
+        for _ in trainer.minibatches.singly(islice(cycle(nodes), count)):
             pass
 
-    parcels = list(trainer.feed.parcels(nodes))
+    parcels = list(trainer.minibatches.groups(nodes))
 
     def call(count: int) -> None:
         for parcel in cycle(parcels):

@@ -1,4 +1,4 @@
-"""Bytes: what people write for them, how many there are, and how many this process has."""
+"""Numbers of bytes: read from text, shown to people, and available to this process."""
 
 import os
 import re
@@ -8,9 +8,6 @@ from fastgcn.errors import InputError
 
 _UNITS = ("", "k", "m", "g", "t")
 _LEAST = 10**6
-
-# A limit above this is none: systems write "no limit" as about 2^63.
-_NO_LIMIT = 1 << 60
 
 
 def memory_bytes(memory: int | str) -> int:
@@ -25,7 +22,7 @@ def memory_bytes(memory: int | str) -> int:
         number, unit, binary = match.groups(default="")
         try:
             size = int(float(number) * (1024 if binary else 1000) ** _UNITS.index(unit))
-        except (ValueError, OverflowError):  # several points, or more than any number is
+        except (ValueError, OverflowError):  # several points, or too large a number
             size = 0
     if size < _LEAST:
         raise InputError(f"memory must be at least 1MB, such as 500MB or 2GB, got {memory!r}")
@@ -33,7 +30,7 @@ def memory_bytes(memory: int | str) -> int:
 
 
 def shown_bytes(n_bytes: float) -> str:
-    """For people.
+    """A number of bytes as text.
 
     >>> shown_bytes(5_120_000_000), shown_bytes(48_000_000)
     ('5.1 GB', '48 MB')
@@ -42,9 +39,10 @@ def shown_bytes(n_bytes: float) -> str:
 
 
 def available_memory() -> int:
-    """Bytes that could be allocated now without swapping; all of it where that is not told.
+    """Bytes that could be allocated now without swapping.
 
-    Where a control group limits the process, what is left of its limit.
+    A control group's limit counts too. Systems that do not say what is available get all of the
+    memory they have.
     """
     found = _line_bytes(Path("/proc/meminfo"), "MemAvailable")
     if found is None:
@@ -53,7 +51,7 @@ def available_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Bytes of this process that are in memory, mapped files included; 0 where that is not told."""
+    """Bytes of this process in memory, mapped files included; 0 where the system does not say."""
     return _line_bytes(Path("/proc/self/status"), "VmRSS") or 0
 
 
@@ -69,47 +67,28 @@ def _line_bytes(path: Path, name: str) -> int | None:
 
 
 def left_in_groups(root: Path, groups: str = "") -> list[int]:
-    """Bytes left under the limits of control groups, of both versions of Linux's interface.
+    """Bytes left under the limits of control groups (version 2 of Linux's interface).
 
-    `groups` are the lines of /proc/self/cgroup, which say where below `root` the process's own
-    groups are; the limits of all groups around these hold too.
+    `groups` are the lines of /proc/self/cgroup, which give the path of the process's own group
+    below `root`. The limits of all groups above it count too.
     """
-    names = (
-        (root, "memory.max", "memory.current", "inactive_file"),
-        (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    )
+    own = next((line[3:] for line in groups.splitlines() if line.startswith("0::")), "")
+    folders = [root]
+    for name in own.split("/"):
+        if name:
+            folders.append(folders[-1] / name)
     left = []
-    for own, (base, limit_name, used_name, cache_name) in zip(_own(groups), names, strict=True):
-        for folder in (base, *_below(base, own)):
-            try:
-                limit = int((folder / limit_name).read_text(encoding="utf-8"))
-                used = int((folder / used_name).read_text(encoding="utf-8"))
-                lines = (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
-            except (OSError, ValueError):  # not there, or "max"
-                continue
-            # Pages of files that nobody has read lately go first, and so are as good as free.
-            cached = dict(line.split() for line in lines).get(cache_name, "0")
-            if limit < _NO_LIMIT:
-                left.append(max(limit - used + int(cached), 0))
+    for folder in folders:
+        try:
+            limit = int((folder / "memory.max").read_text(encoding="utf-8"))
+            used = int((folder / "memory.current").read_text(encoding="utf-8"))
+            lines = (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError):  # there is no such file, or it says "max"
+            continue
+        # Linux drops file pages that nobody has read lately first, so they count as free.
+        cached = dict(line.split() for line in lines).get("inactive_file", "0")
+        left.append(max(limit - used + int(cached), 0))
     return left
-
-
-def _own(groups: str) -> tuple[str, str]:
-    """The paths of the process's groups for memory, of the new interface and of the old one."""
-    new = old = ""
-    for line in groups.splitlines():
-        number, controllers, path = line.split(":", 2)
-        if number == "0" and not controllers:
-            new = path
-        elif "memory" in controllers.split(","):
-            old = path
-    return new, old
-
-
-def _below(base: Path, path: str) -> list[Path]:
-    """The folders on the way to a group."""
-    names = [name for name in path.split("/") if name]
-    return [base.joinpath(*names[:depth]) for depth in range(1, len(names) + 1)]
 
 
 def _text(path: Path) -> str:

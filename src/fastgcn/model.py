@@ -8,8 +8,11 @@ from typing import cast, overload
 import torch
 from torch import Generator, Tensor, nn
 
-from fastgcn.features.sparse import InputRows, SparseRows
-from fastgcn.features.store import Statistics
+from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.features.scaling import Statistics
+from fastgcn.features.sparse import InputRows, SparseMatrix
+from fastgcn.graph.graph import Graph
 from fastgcn.kernels.random import dropout_mask
 from fastgcn.sampling.block import Block
 
@@ -53,7 +56,7 @@ class GraphConvolution(nn.Module):
     def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
         """`own` None: O = H. `block` None: h holds rows of ÂH, and rows of O to the right of them
         where the layer has R; these may be sparse."""
-        if isinstance(h, SparseRows):
+        if isinstance(h, SparseMatrix):
             assert block is None
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
@@ -88,13 +91,13 @@ class Dropout(nn.Module):
     @overload
     def forward(self, h: Tensor, layer: int) -> Tensor: ...
     @overload
-    def forward(self, h: SparseRows, layer: int) -> SparseRows: ...
+    def forward(self, h: SparseMatrix, layer: int) -> SparseMatrix: ...
     def forward(self, h: InputRows, layer: int) -> InputRows:
         """Of sparse rows, only entries that are stored: what is zero stays so anyway."""
         rate = self.rates[layer]
         if not self.training or rate == 0:
             return h
-        if isinstance(h, SparseRows):
+        if isinstance(h, SparseMatrix):
             return h.scaled(self._mask(h.values.shape, rate).numpy())
         if h.device.type != "cpu":
             return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)
@@ -290,3 +293,38 @@ class WeightAverage:
             else:
                 mean.copy_(now)
         return self.model
+
+
+def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
+    """The network to train on a graph: a new one, or a copy of the user's `model`."""
+    sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
+    new = build_model(config, sizes, multilabel=graph.multilabel)
+    if model is None:
+        return new
+    given, wanted = (
+        {name: tuple(value.shape) for name, value in each.state_dict().items()}
+        for each in (model, new)
+    )
+    if given != wanted:
+        raise InputError(
+            f"the model does not fit the graph and the settings: it has {given}, they need {wanted}"
+        )
+    return copy.deepcopy(model)
+
+
+def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
+    """The network of a config, its weights drawn from the config's seed."""
+    mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
+    return GCN(
+        sizes,
+        bias=config.bias,
+        dropout=config.dropout_rates,
+        multilabel=multilabel,
+        normalization=config.normalization,
+        feature_scaling=config.feature_scaling,
+        skip=config.skip or mean,
+        input_skip=config.input_skip or mean,
+        norm=config.norm,
+        jumping=config.jumping,
+        rng=torch.Generator().manual_seed(config.seed),
+    )

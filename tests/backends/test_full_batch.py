@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fastgcn import Graph, TrainConfig, fit, normalize, subgraph
 from fastgcn.backends.data import label_tensor
 from fastgcn.machine import thread_count
-from fastgcn.train.run import build_model
+from fastgcn.model import build_model
 from tests.communities import communities, quick, with_only_training
 
 

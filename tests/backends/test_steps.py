@@ -11,7 +11,7 @@ from torch import nn
 
 from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, make_step
 from fastgcn.config import SelfTerm
-from fastgcn.features.sparse import SparseRows
+from fastgcn.features.sparse import SparseMatrix
 from fastgcn.graph.adjacency import normalize
 from fastgcn.graph.graph import Graph
 from fastgcn.model import GCN
@@ -99,7 +99,7 @@ def test_steps_taken_together_are_those_taken_one_by_one(
     features[features < 0.5] = 0
     graph = Graph.from_edges(rng.integers(0, n, 80), rng.integers(0, n, 80), features=features)
     sampler = LayerSampler(normalize(graph), [15], self_term=self_term)
-    rows = SparseRows.of(csr_array(features)) if sparse else torch.from_numpy(features)
+    rows = SparseMatrix.of(csr_array(features)) if sparse else torch.from_numpy(features)
     labels = torch.from_numpy(rng.integers(0, 3, n))
     loss = nn.CrossEntropyLoss()
     together = GCN(sizes, bias=bias, rng=torch.Generator().manual_seed(0))
@@ -110,7 +110,7 @@ def test_steps_taken_together_are_those_taken_one_by_one(
     for count in (4, 1, 3):
         batches = [torch.randperm(n, generator=draws)[:12] for _ in range(count)]
         (group,) = sampler.sample_groups(batches, draws)
-        x = rows.take(group.src.numpy()) if isinstance(rows, SparseRows) else rows[group.src]
+        x = rows.take(group.src.numpy()) if isinstance(rows, SparseMatrix) else rows[group.src]
         known = labels[torch.cat(batches)]
         losses = steps[0].many(group, x, known)
         assert losses == [steps[1](*each) for each in group.each(x, known)]

@@ -9,10 +9,11 @@ import pytest
 
 import fastgcn.train.loop
 from fastgcn import Graph, TrainConfig, evaluate, fit, load, resume
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.backends.interval import Sizes, training_work, validation_interval, validation_work
 from fastgcn.cli.output import EpochView
 from fastgcn.report import run_report
-from fastgcn.train.loop import Trainer
+from fastgcn.train.loop import Training
 from fastgcn.train.presets import (
     authors_code,
     best_in_paper_budget,
@@ -64,19 +65,20 @@ def test_training_is_not_changed_by_it(averaging: float) -> None:
 
 def test_the_weights_of_a_validated_epoch_are_kept() -> None:
     config = quick(epochs=8, learning_rate=0.3, validate_every=3)
-    run, trainer = fit(GRAPH, config), Trainer(GRAPH, config, None)
-    for _ in range(run.metrics["best_epoch"]):
-        trainer.epoch()
+    run, trainer = fit(GRAPH, config), ready(GRAPH, config)
+    for epoch in range(run.metrics["best_epoch"]):
+        trainer.train_epoch(epoch)
     assert weights_of(run.model) == weights_of(trainer.model)
 
 
 def test_evaluation_is_charged_at_validations_alone() -> None:
-    trainer = Trainer(GRAPH, quick(epochs=9, validate_every=4), None)
+    config = quick(epochs=9, validate_every=4)
+    training = Training(config, CpuBackend(GRAPH, config))
     spent = []
     for _ in range(9):
-        before = trainer.clock.seconds["evaluation"]
-        trainer.epoch()
-        spent.append(trainer.clock.seconds["evaluation"] > before)
+        before = training.seconds["evaluation"]
+        training.epoch()
+        spent.append(training.seconds["evaluation"] > before)
     assert [number + 1 for number, charged in enumerate(spent) if charged] == [4, 8, 9]
 
 
@@ -100,7 +102,7 @@ def test_a_resumed_run_validates_at_the_same_epochs(
 
     whole = fit(GRAPH, config, run_dir=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        fit(GRAPH, config, run_dir=tmp_path / "cut", on_epoch=interrupt)
+        fit(GRAPH, config, run_dir=tmp_path / "cut", callbacks=[interrupt])
     resumed = resume(tmp_path / "cut", GRAPH)
     assert [*map(without_times, resumed.history)] == [*map(without_times, whole.history)]
     assert without_times(resumed.metrics) == without_times(whole.metrics)
@@ -146,7 +148,7 @@ def test_the_command_takes_it(tmp_path: Path, capfd: pytest.CaptureFixture[str])
 
 
 def interval(graph: Graph, config: TrainConfig) -> int:
-    return Trainer(graph, config, None).validate_every
+    return ready(graph, config).validate_every
 
 
 def test_digits_are_validated_after_every_epoch() -> None:

@@ -19,10 +19,10 @@ from benchmarks.trained_network import TrainedNetwork
 import fastgcn
 from benchmarks import estimators, estimators_page
 from fastgcn import TrainConfig
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.sampling import LayerSampler
 from fastgcn.sampling.draws import Law
 from fastgcn.sampling.history import HistorySampler
-from fastgcn.train.loop import Trainer
 from tests.cli_runner import run_cli
 
 CONFIG = TrainConfig(hidden=8, samples=50, epochs=3, threads=1)
@@ -164,12 +164,12 @@ def test_steps_in_between_change_no_error(network: TrainedNetwork) -> None:
 
 
 def test_history_is_as_old_as_it_is_kept(network: TrainedNetwork) -> None:
-    trainer = Trainer(fastgcn.load("digits"), CONFIG, None)
+    trainer = ready(fastgcn.load("digits"), CONFIG)
     ages = {}
     for age in (3, 2, 1):
         inputs = trainer.data.rows(torch.arange(trainer.data.adjacency.n))
         ages[age] = torch.relu(inputs @ trainer.model.convolutions[0].weight.detach())
-        trainer.epoch()
+        trainer.train_epoch(3 - age)
     for age in (1, 2):
         config = CONFIG.replace(history=True, history_every=age)
         sampler = network.trainer_with(config).sampler
@@ -192,13 +192,13 @@ def test_a_look_at_all_rows_is_counted_where_there_is_one(network: TrainedNetwor
 
 def test_trainers_take_turns(network: TrainedNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[int] = []
-    train_on = Trainer.train_on
+    train_on = CpuBackend.train_on
 
-    def watched(self: Trainer, batches: Any) -> Any:
+    def watched(self: CpuBackend, batches: Any) -> Any:
         turns.append(self.config.seed)
         return train_on(self, batches)
 
-    monkeypatch.setattr(Trainer, "train_on", watched)
+    monkeypatch.setattr(CpuBackend, "train_on", watched)
     trainers = {name: network.trainer_with(CONFIG.replace(seed=i)) for i, name in enumerate("ab")}
     found = time_steps(trainers, rounds=3, chunk_seconds=0.001)
     assert turns[-6:] == [0, 1] * 3
@@ -212,7 +212,7 @@ def test_as_written_computes_all_that_is_drawn_and_estimates_the_same(
     network: TrainedNetwork,
 ) -> None:
     adjacency, t = network.trainer.data.adjacency, 20
-    batches = list(islice(network.trainer.feed.shuffled(), 3))
+    batches = list(islice(network.trainer.minibatches.shuffled(), 3))
     usual, written = (
         next(kind(adjacency, [t]).sample_groups(batches, np.random.default_rng(0)))
         for kind in (LayerSampler, AsWritten)

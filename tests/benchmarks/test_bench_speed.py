@@ -22,9 +22,9 @@ from benchmarks.speed.training_process import STATUS
 from benchmarks.speed.training_process import main as training_process
 
 import fastgcn
+from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.errors import DownloadError, MissingFileError
 from fastgcn.sampling import Block
-from fastgcn.train.loop import Trainer
 from fastgcn.train.presets import paper_preset
 from tests.cli_runner import run_cli
 
@@ -70,15 +70,15 @@ def test_repeated_begins_again_where_it_ended() -> None:
 
 
 @pytest.fixture(scope="module")
-def trainer() -> Trainer:
+def trainer() -> CpuBackend:
     config = paper_preset("digits").replace(threads=1, samples=50, hidden=8)
-    return Trainer(fastgcn.load("digits"), config, None)
+    return ready(fastgcn.load("digits"), config)
 
 
 @pytest.mark.parametrize("mix_first", [False, True])
-def test_the_floors_operands_are_those_of_a_step(trainer: Trainer, mix_first: bool) -> None:
+def test_the_floors_operands_are_those_of_a_step(trainer: CpuBackend, mix_first: bool) -> None:
     """The products are autograd's: what they give is the gradient of Σ Z²/2, whose G is Z."""
-    x = torch.from_numpy(np.asarray(trainer.data.inputs)[:6])
+    x = trainer.data.rows(torch.arange(6))
     rows = 2 if mix_first else 40  # fewer rows than sources: mixing first is cheaper
     adj = torch.rand(rows, 6, generator=torch.Generator().manual_seed(0))
     csr = np.arange(rows + 1) * 6, np.tile(np.arange(6), rows), adj.numpy().reshape(-1)
@@ -94,8 +94,8 @@ def test_the_floors_operands_are_those_of_a_step(trainer: Trainer, mix_first: bo
     np.testing.assert_allclose(each.factor.T @ each.gradient, expected[1], rtol=1e-4, atol=1e-5)
 
 
-def test_all_drawn_rows_keep_those_that_were_met(trainer: Trainer) -> None:
-    prepared = next(trainer.feed.prepared(trainer.feed.shuffled()))
+def test_all_drawn_rows_keep_those_that_were_met(trainer: CpuBackend) -> None:
+    prepared = next(trainer.minibatches.singly(trainer.minibatches.shuffled()))
     q = np.full(trainer.data.adjacency.n, 1 / trainer.data.adjacency.n)
     padded = with_all_drawn(prepared, q, 200, seed=0)
     (before,), (after,) = prepared.blocks, padded.blocks

@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import connected_components
 
 from fastgcn.arrays import FloatArray
-from fastgcn.data.digits import _images, load_digits, nearest_rows
 from fastgcn.data.layout import fingerprint
+from fastgcn.data.registry import _images, load_digits, nearest_rows
 from fastgcn.graph.graph import Graph
 
 
@@ -65,7 +65,7 @@ def test_nearest_rows_against_sorting(points: FloatArray, data: st.DataObject) -
 
 def test_images_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels, labels = _images()
-    monkeypatch.setattr("fastgcn.data.digits.find_spec", lambda _: None)
+    monkeypatch.setattr("fastgcn.data.registry.find_spec", lambda _: None)
     wanted = _images()
     np.testing.assert_array_equal(pixels, wanted[0])
     np.testing.assert_array_equal(labels, wanted[1])

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,14 +28,13 @@ class Behaviour:
     """What the server does, changed by the tests, and what it was asked."""
 
     body: bytes = CONTENT
-    ranges: bool = True
-    shift: int = 0  # how far off the answer to a range starts
     statuses: list[int] = field(default_factory=list)  # errors answered first, in this order
     cuts: list[int] = field(default_factory=list)  # bytes after which the first answers break
-    asked: list[str | None] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     redirect: str | None = None
     announced: bool = True  # whether there is a Content-Length
-    hold: threading.Event | None = None  # after a cut, the connection stays open until this
+    hold: threading.Event | None = None  # the connection stays open until this
+    endless: bool = False  # the body is sent again and again
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -47,31 +47,25 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         how = self.behaviour
-        wanted = self.headers["Range"]
-        how.asked.append(wanted)
+        how.asked.append(self.path)
         if how.statuses:
             return self.send_error(how.statuses.pop(0))
         if how.redirect:
             self.send_response(302)
             self.send_header("Location", how.redirect)
             return self.end_headers()
-        start = 0
-        if wanted and how.ranges:
-            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
-            if start >= len(how.body):
-                return self.send_error(416)
-            start += how.shift
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(how.body) - 1}/{len(how.body)}")
-        else:
-            self.send_response(200)
+        self.send_response(200)
         if how.announced:
-            self.send_header("Content-Length", str(len(how.body) - start))
+            self.send_header("Content-Length", str(len(how.body)))
         self.end_headers()
-        end = start + how.cuts.pop(0) if how.cuts else len(how.body)
-        self.wfile.write(how.body[start:end])
+        self.wfile.write(how.body[: how.cuts.pop(0) if how.cuts else len(how.body)])
         if how.hold:
             how.hold.wait()
+        while how.endless:
+            try:
+                self.wfile.write(how.body)
+            except OSError:
+                break
         return None
 
 
@@ -99,10 +93,6 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "new" / "file.bin"
 
 
-def part_of(target: Path) -> Path:
-    return target.with_name("file.bin.part")
-
-
 def left_behind(target: Path) -> list[str]:
     return sorted(path.name for path in target.parent.iterdir())
 
@@ -112,7 +102,7 @@ def test_good(server: Server, target: Path) -> None:
     download(server.url, target, git_blob=BLOB, sha256=sha256, size=len(CONTENT))
     assert target.read_bytes() == CONTENT
     assert left_behind(target) == ["file.bin"]
-    assert server.behaviour.asked == [None]
+    assert server.behaviour.asked == ["/some/file.bin"]
 
 
 def test_empty_file(server: Server, target: Path) -> None:
@@ -121,53 +111,13 @@ def test_empty_file(server: Server, target: Path) -> None:
     assert target.read_bytes() == b""
 
 
-def test_truncated_answer_is_continued(server: Server, target: Path) -> None:
-    server.behaviour.cuts = [1000]
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == [None, "bytes=1000-"]
-
-
-def test_always_truncated_leaves_a_part_that_the_next_run_continues(
-    server: Server, target: Path
-) -> None:
-    server.behaviour.cuts = [1000, 500]
-    with pytest.raises(DownloadError, match=r"ended after 1,500 of 256,000 bytes.*FASTGCN_DATA"):
-        download(server.url, target, git_blob=BLOB, attempts=2)
-    assert left_behind(target) == ["file.bin.part"]
-    assert part_of(target).read_bytes() == CONTENT[:1500]
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked[-1] == "bytes=1500-"
-
-
-def test_content_nothing_is_known_about_starts_anew(server: Server, target: Path) -> None:
-    target.parent.mkdir()
-    part_of(target).write_bytes(b"of another file")
-    server.behaviour.cuts = [1000, 1000]
-    with pytest.raises(DownloadError):
-        download(server.url, target, attempts=1)
-    assert left_behind(target) == []
-    download(server.url, target)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == [None, None, None]
-
-
-def test_truncation_without_a_length_is_seen_by_the_size(server: Server, target: Path) -> None:
-    server.behaviour.cuts = [1000]
-    server.behaviour.announced = False
-    download(server.url, target, sha256=hashlib.sha256(CONTENT).hexdigest(), size=len(CONTENT))
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == [None, "bytes=1000-"]
-
-
 @pytest.mark.parametrize("body", [CONTENT[:-1] + b"!", CONTENT + b"!", b"<html>sign in</html>"])
 def test_corrupted(server: Server, target: Path, body: bytes) -> None:
     server.behaviour.body = body
     with pytest.raises(DownloadError, match=rf"file\.bin from {server.url}.*damaged.*removed"):
         download(server.url, target, git_blob=BLOB)
     assert left_behind(target) == []
-    assert server.behaviour.asked == [None], "the same again would not help"
+    assert server.behaviour.asked == ["/some/file.bin"], "the same again would not help"
 
 
 def test_wrong_sha256_and_wrong_size(server: Server, target: Path) -> None:
@@ -200,50 +150,6 @@ def test_passing_server_errors_are_retried(server: Server, target: Path) -> None
     server.behaviour.statuses = [503, 429]
     download(server.url, target, git_blob=BLOB, attempts=3)
     assert target.read_bytes() == CONTENT
-
-
-def test_resumes_from_a_part(server: Server, target: Path) -> None:
-    target.parent.mkdir()
-    part_of(target).write_bytes(CONTENT[:70_000])
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert left_behind(target) == ["file.bin"]
-    assert server.behaviour.asked == ["bytes=70000-"]
-
-
-def test_a_whole_part_needs_no_request(server: Server, target: Path) -> None:
-    target.parent.mkdir()
-    part_of(target).write_bytes(CONTENT)
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == []
-
-
-def test_server_without_ranges_sends_the_whole(server: Server, target: Path) -> None:
-    server.behaviour.ranges = False
-    target.parent.mkdir()
-    part_of(target).write_bytes(CONTENT[:70_000])
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == ["bytes=70000-"]
-
-
-@pytest.mark.parametrize("part", [b"of another version", CONTENT + b"too long"])
-def test_a_part_that_does_not_fit_is_dropped(server: Server, target: Path, part: bytes) -> None:
-    target.parent.mkdir()
-    part_of(target).write_bytes(part)
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == [f"bytes={len(part)}-", None]
-
-
-def test_a_range_that_was_not_asked_for_is_not_used(server: Server, target: Path) -> None:
-    server.behaviour.shift = 5
-    target.parent.mkdir()
-    part_of(target).write_bytes(CONTENT[:100])
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == ["bytes=100-", None]
 
 
 def test_server_down(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,33 +204,6 @@ def test_folder_that_cannot_be_made(server: Server, tmp_path: Path) -> None:
         download(server.url, tmp_path / "file" / "x.bin")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_full_disk_leaves_nothing(server: Server, target: Path) -> None:
-    target.parent.mkdir()
-    part_of(target).symlink_to("/dev/full")
-    with pytest.raises(DownloadError, match="No space left"):
-        download(server.url, target, git_blob=BLOB)
-    assert left_behind(target) == []
-
-
-def test_continues_after_a_killed_process(server: Server, target: Path) -> None:
-    server.behaviour.cuts = [200_000]
-    server.behaviour.hold = threading.Event()
-    code = "import sys, pathlib; from fastgcn.data.download import download; "
-    code += "download(sys.argv[1], pathlib.Path(sys.argv[2]), git_blob=sys.argv[3])"
-    with subprocess.Popen([sys.executable, "-c", code, server.url, target, BLOB]) as process:
-        while not part_of(target).exists() or part_of(target).stat().st_size == 0:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.kill()
-    server.behaviour.hold.set()
-    assert left_behind(target) == ["file.bin.part"]
-    arrived = part_of(target).stat().st_size
-    download(server.url, target, git_blob=BLOB)
-    assert target.read_bytes() == CONTENT
-    assert server.behaviour.asked == [None, f"bytes={arrived}-"]
-
-
 def test_many_threads_at_once(server: Server, target: Path) -> None:
     errors: list[BaseException] = []
     start = threading.Barrier(4)
@@ -346,14 +225,73 @@ def test_many_threads_at_once(server: Server, target: Path) -> None:
     assert left_behind(target) == ["file.bin"]
 
 
-def test_a_part_in_use_is_left_alone(server: Server, target: Path) -> None:
-    target.parent.mkdir()
-    with module._part_file(target, keep=True) as held:
-        held.write(CONTENT[:10])
-        held.flush()
-        download(server.url, target, git_blob=BLOB)
-        assert target.read_bytes() == CONTENT
-        assert part_of(target).read_bytes() == CONTENT[:10]
-        held.write(CONTENT[10:])
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_truncated_answers(server: Server, target: Path, attempts: int) -> None:
+    server.behaviour.cuts = [1000] * attempts
+    with pytest.raises(DownloadError, match=r"1000 bytes read.*FASTGCN_DATA"):
+        download(server.url, target, git_blob=BLOB, attempts=attempts)
+    assert left_behind(target) == []
+    server.behaviour.cuts = [1000] * attempts
+    download(server.url, target, git_blob=BLOB, attempts=attempts + 1)
     assert target.read_bytes() == CONTENT
-    assert left_behind(target) == ["file.bin"]
+
+
+def test_truncation_without_a_length_is_seen_by_the_size(server: Server, target: Path) -> None:
+    server.behaviour.cuts = [1000]
+    server.behaviour.announced = False
+    with pytest.raises(DownloadError, match="it has 1,000 bytes instead of 256,000"):
+        download(server.url, target, size=len(CONTENT))
+    assert left_behind(target) == []
+
+
+def test_an_endless_answer_is_ended(server: Server, target: Path) -> None:
+    server.behaviour.endless = True
+    server.behaviour.announced = False
+    with pytest.raises(DownloadError, match="it has over 262,144 bytes instead of 256,000"):
+        download(server.url, target, size=len(CONTENT))
+    assert left_behind(target) == []
+
+
+_RUN = "import sys, pathlib; from fastgcn.data.download import download; "
+_RUN += "download(sys.argv[1], pathlib.Path(sys.argv[2]), git_blob=sys.argv[3])"
+
+
+def test_full_disk_leaves_nothing(server: Server, target: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
+    command = [sys.executable, "-c", limit + _RUN, server.url, str(target), BLOB]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "DownloadError: could not download file.bin" in done.stderr
+    assert "File too large" in done.stderr
+    assert left_behind(target) == []
+
+
+def test_works_after_a_killed_process(server: Server, target: Path) -> None:
+    server.behaviour.cuts = [200_000]
+    server.behaviour.hold = threading.Event()
+    with subprocess.Popen([sys.executable, "-c", _RUN, server.url, target, BLOB]) as process:
+        while not server.behaviour.asked or not target.parent.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    server.behaviour.hold.set()
+    assert not target.exists()
+    download(server.url, target, git_blob=BLOB)
+    assert target.read_bytes() == CONTENT
+
+
+def test_progress_is_shown_to_the_end(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[str, int, list[int]]] = []
+
+    @contextmanager
+    def recorded(what: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+        assert unit == "bytes"
+        shown.append((what, total, []))
+        yield shown[-1][2].append
+
+    monkeypatch.setattr(module, "progress", recorded)
+    download(server.url, target, git_blob=BLOB)
+    [(what, total, steps)] = shown
+    assert (what, total) == ("Downloading file.bin", len(CONTENT))
+    assert sum(steps) >= total

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from fastgcn.arrays import AnyArray
-from fastgcn.data.generate import GenerateConfig, Rows, _row_counts, wanted_degrees
+from fastgcn.data.generate import DrawOrder, GenerateConfig, _row_counts, wanted_degrees
 from fastgcn.kernels.generate import draw_rows
 
 SMALL = GenerateConfig(nodes=3000, edges=20_000, features=24, classes=5, class_skew=0.5)
@@ -21,7 +21,7 @@ SMALL = GenerateConfig(nodes=3000, edges=20_000, features=24, classes=5, class_s
 def test_batches_cut_the_rows_without_gap(edges: int) -> None:
     counts = np.array([0, 3, 0, 50, 1, 1, 7, 0, 0, 2, 0])
     empty: AnyArray = np.empty(0)
-    rows = Rows(empty, empty, counts, empty, empty, False, np.uint64(0))
+    rows = DrawOrder(empty, empty, counts, empty, empty, False, np.uint64(0))
     batches = list(rows.batches(edges))
     covered = [row for first, last in batches for row in range(first, last)]
     assert covered == list(range(len(covered)))

@@ -56,7 +56,7 @@ def test_single_files_are_known_too(tmp_path: Path) -> None:
 
 
 def test_every_reader_is_detected_by_a_test() -> None:
-    assert {r.FORMAT for r in READERS} | {"store"} == NAMES_OF_FILES.keys() | {"gnn-benchmark"}
+    assert {r.format for r in READERS} | {"store"} == NAMES_OF_FILES.keys() | {"gnn-benchmark"}
 
 
 def test_a_folder_and_a_store(tmp_path: Path) -> None:

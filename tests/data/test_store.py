@@ -32,7 +32,8 @@ from fastgcn.data.info import describe
 from fastgcn.data.layout import TextIds, arrays_of, npy_sha256
 from fastgcn.data.store import StoreWriter
 from fastgcn.errors import FastGCNError, FormatError, InputError
-from fastgcn.features.store import FeatureRows, column_statistics
+from fastgcn.features.scaling import column_statistics
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.rows import counted_rows, gather
 from tests.communities import communities
 from tests.strategies import graphs, split_of
@@ -264,7 +265,7 @@ def test_damaged_edges_are_refused_when_they_are_read(
     ],
 )
 @pytest.mark.parametrize(
-    "read", [FeatureRows, lambda features: column_statistics(features, np.arange(3))]
+    "read", [NodeFeatures, lambda features: column_statistics(features, np.arange(3))]
 )
 def test_damaged_sparse_features_are_refused(
     tmp_path: Path, name: str, where: int, value: int, read: Callable[[Any], object]

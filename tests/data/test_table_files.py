@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastgcn.data.store import is_store, open_store
-from fastgcn.data.tables.importing import import_tables, read_tables
+from fastgcn.data.tables import import_tables, read_tables
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError
 from fastgcn.memory import memory_bytes
 from tests.tables import EDGES, NODES, read, read_csv, write

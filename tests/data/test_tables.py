@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fastgcn.data.layout import arrays_of, fingerprint
 from fastgcn.data.store import open_store
-from fastgcn.data.tables.importing import import_tables
+from fastgcn.data.tables import import_tables
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import Cleaning
 from fastgcn.graph.graph import Graph

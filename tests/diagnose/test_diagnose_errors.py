@@ -19,10 +19,9 @@ from fastgcn.diagnose.convolutions import (
 from fastgcn.diagnose.diagnosis import DISTRIBUTIONS, DRAWS, choices, family, name_of
 from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, least_samples, relative_error
 from fastgcn.diagnose.session import GradientGauge, Session
-from fastgcn.features.store import FeatureRows
+from fastgcn.model import build_model
 from fastgcn.sampling import variance
 from fastgcn.sampling.choose import layer_sampler
-from fastgcn.train.run import build_model
 from tests.communities import communities, quick
 
 T = 12
@@ -175,8 +174,7 @@ def test_exact_rows_are_those_of_the_full_network(settings: Any, prepared: bool)
     ids = np.array([5, 2, 40])
     for layer in range(network.layers):
         number = layer + 1
-        assert isinstance(data.inputs, FeatureRows)
-        hidden = full_forward(network.model, data.adjacency, data.inputs, ids, layers=number)
+        hidden = full_forward(network.model, data.adjacency, data.features, ids, layers=number)
         expected = (hidden @ network.model.convolutions[number].weight).detach().numpy()
         np.testing.assert_allclose(network.rows(layer, ids), expected, rtol=1e-4, atol=1e-5)
 

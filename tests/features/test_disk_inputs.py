@@ -18,13 +18,13 @@ import torch
 
 import fastgcn.features.disk
 import fastgcn.features.propagate
-import fastgcn.files
+import fastgcn.scratch
 from fastgcn import Graph, normalize, open_store, propagate, save
 from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.errors import FormatError, InputError
 from fastgcn.features.disk import InputBlocks, first_layer_rows, inputs_key, kept_inputs
-from fastgcn.features.store import FeatureRows
-from fastgcn.features.stored import DTYPES, StoredRows, encoded
+from fastgcn.features.encoded import DTYPES, EncodedStore, encoded
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.rows import GraphRows
 from fastgcn.progress import plain_lines
 from fastgcn.scratch import Scratch
@@ -41,16 +41,16 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def blocks(dtype: str = "float32", *, beside: bool = False) -> InputBlocks:
-    return InputBlocks(normalize(GRAPH), FeatureRows(GRAPH.features), dtype, beside=beside)
+    return InputBlocks(normalize(GRAPH), NodeFeatures(GRAPH.features), dtype, beside=beside)
 
 
-def kept(folder: Path | None, rows: InputBlocks | None = None) -> StoredRows:
+def kept(folder: Path | None, rows: InputBlocks | None = None) -> EncodedStore:
     rows = rows or blocks()
     return kept_inputs(GRAPH, inputs_key(GRAPH, "symmetric", rows.features), rows, folder, 0)
 
 
 def expected(*, beside: bool = False) -> FloatArray:
-    mixed = propagate(normalize(GRAPH), FeatureRows(GRAPH.features))
+    mixed = propagate(normalize(GRAPH), NodeFeatures(GRAPH.features))
     return np.concatenate([mixed, GRAPH.features], axis=1) if beside else mixed
 
 
@@ -90,7 +90,7 @@ class Counting(InputBlocks):
     """Blocks that remember which of them were computed."""
 
     def __init__(self, *, stop_after: int | None = None) -> None:
-        super().__init__(normalize(GRAPH), FeatureRows(GRAPH.features), "float32")
+        super().__init__(normalize(GRAPH), NodeFeatures(GRAPH.features), "float32")
         self.made: list[int] = []
         self.stop_after = stop_after
 
@@ -152,12 +152,12 @@ def test_any_other_damage_is_computed_again(damage: str, tmp_path: Path) -> None
 
 
 def test_each_kind_has_its_own_file(tmp_path: Path) -> None:
-    features = FeatureRows(GRAPH.features)
+    features = NodeFeatures(GRAPH.features)
     keys = [
         inputs_key(GRAPH, "symmetric", features),
         inputs_key(GRAPH, "row", features),
-        inputs_key(GRAPH, "symmetric", FeatureRows(GRAPH.features, "row")),
-        inputs_key(GRAPH, "symmetric", FeatureRows(GRAPH.features, "none", np.arange(30))),
+        inputs_key(GRAPH, "symmetric", NodeFeatures(GRAPH.features, "row")),
+        inputs_key(GRAPH, "symmetric", NodeFeatures(GRAPH.features, "none", np.arange(30))),
         inputs_key(GRAPH, "symmetric", features, np.arange(30)),
         inputs_key(communities(seed=1), "symmetric", features),
     ]
@@ -170,7 +170,7 @@ def test_each_kind_has_its_own_file(tmp_path: Path) -> None:
 def test_a_store_keeps_its_own(tmp_path: Path) -> None:
     save(GRAPH, tmp_path / "store")
     graph = open_store(tmp_path / "store")
-    features = FeatureRows(graph.features)
+    features = NodeFeatures(graph.features)
     rows = InputBlocks(GraphRows(graph.csr, "symmetric"), features, "float32")
     kept_inputs(graph, inputs_key(graph, "symmetric", features), rows, tmp_path / "run", 0)
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
@@ -187,7 +187,7 @@ def test_without_a_place_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("room", [0, 10**9])
 def test_rows_of_some_nodes(room: int, tmp_path: Path) -> None:
     nodes = np.array([3, 10, 41])
-    source, features = GraphRows(GRAPH.csr, "symmetric"), FeatureRows(GRAPH.features)
+    source, features = GraphRows(GRAPH.csr, "symmetric"), NodeFeatures(GRAPH.features)
     rows = first_layer_rows(
         GRAPH,
         source,
@@ -275,7 +275,7 @@ def test_a_full_disk_is_named_and_left_as_it_was(
         file.truncate(size // 2)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(fastgcn.files, "reserve", full)
+    monkeypatch.setattr(fastgcn.scratch, "reserve", full)
     with pytest.raises(InputError, match=r"inputs/\w+ has no room for 0 MB of ÂX \(No space left"):
         kept(tmp_path)
     assert files_of(tmp_path) == [("rows.bin", 0)]
@@ -292,13 +292,14 @@ def test_graphs_are_not_confused(tmp_path: Path) -> None:
     """Another graph of the same size in the same folder has its own rows."""
 
     def rows_of(graph: Graph) -> FloatArray:
-        features = FeatureRows(graph.features)
+        features = NodeFeatures(graph.features)
         rows = InputBlocks(normalize(graph), features, "float32")
         key = inputs_key(graph, "symmetric", features)
-        return kept_inputs(graph, key, rows, tmp_path, 0).between(0, 60)
+        found: FloatArray = kept_inputs(graph, key, rows, tmp_path, 0).between(0, 60).numpy()
+        return found
 
     other = communities(seed=1)
     rows_of(GRAPH)
     np.testing.assert_array_equal(
-        rows_of(other), propagate(normalize(other), FeatureRows(other.features))
+        rows_of(other), propagate(normalize(other), NodeFeatures(other.features))
     )

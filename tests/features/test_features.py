@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-import fastgcn.features.store
+import fastgcn.features.scaling
 from fastgcn import GCN, Run, fit, normalize, predict, predict_new, propagate
 from fastgcn.arrays import FloatArray
-from fastgcn.features.store import FeatureRows, Statistics, column_statistics
+from fastgcn.features.scaling import Statistics, column_statistics
+from fastgcn.features.store import NodeFeatures
 from tests.communities import communities, quick
 
 
@@ -36,19 +37,21 @@ def test_equal_to_the_formula(sparse: bool, seed: int, k: int, chunk: int) -> No
     nodes = rng.permutation(9)[:k]
     matrix: Any = csr_array(features) if sparse else features
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastgcn.features.store, "_CHUNK_BYTES", chunk)
+        patch.setattr(fastgcn.features.scaling, "_CHUNK_BYTES", chunk)
         statistics = column_statistics(matrix, nodes)
-    rows = FeatureRows(matrix, "standard", statistics=statistics)
+    rows = NodeFeatures(matrix, "standard", statistics=statistics)
     expected = standardised(features, nodes, centre=not sparse)
-    np.testing.assert_allclose(rows(np.arange(9)), expected, rtol=1e-4, atol=1e-4)
-    part = FeatureRows(matrix, "standard", nodes, statistics)
-    np.testing.assert_allclose(part(np.arange(k)), expected[nodes], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(rows.take(np.arange(9)).numpy(), expected, rtol=1e-4, atol=1e-4)
+    part = NodeFeatures(matrix, "standard", nodes, statistics)
+    np.testing.assert_allclose(
+        part.take(np.arange(k)).numpy(), expected[nodes], rtol=1e-4, atol=1e-4
+    )
 
 
 def test_far_from_zero_no_digits_are_lost() -> None:
     features = (1e4 + np.random.default_rng(0).normal(size=(500, 3))).astype(np.float32)
     statistics = column_statistics(features, np.arange(500))
-    rows = FeatureRows(features, "standard", statistics=statistics)(np.arange(500))
+    rows = NodeFeatures(features, "standard", statistics=statistics).take(np.arange(500)).numpy()
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(rows.std(axis=0), 1, rtol=1e-5)
 
@@ -61,7 +64,7 @@ def test_convolution_of_standardised_rows(sparse: bool, mean: float) -> None:
     dense: Any = communities().features
     statistics = Statistics(np.full(6, mean, np.float32), np.full(6, 2, np.float32))
     adjacency = normalize(graph)
-    got = propagate(adjacency, FeatureRows(graph.features, "standard", statistics=statistics))
+    got = propagate(adjacency, NodeFeatures(graph.features, "standard", statistics=statistics))
     expected = adjacency.to_scipy().toarray() @ ((dense - mean) * 2)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)

@@ -22,18 +22,12 @@ def test_what_is_taken_is_less_than_what_there_is() -> None:
 
 
 def test_limits_of_control_groups_count(tmp_path: Path) -> None:
-    old = tmp_path / "memory"
-    old.mkdir()
-    (old / "memory.limit_in_bytes").write_text("9223372036854771712\n")
-    (old / "memory.usage_in_bytes").write_text("5\n")
-    (old / "memory.stat").write_text("cache 1\ntotal_inactive_file 2\n")
     (tmp_path / "memory.max").write_text("max\n")
     assert left_in_groups(tmp_path) == []
-    (old / "memory.limit_in_bytes").write_text("4000\n")
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("700\n")
     (tmp_path / "memory.stat").write_text("anon 100\ninactive_file 50\n")
-    assert left_in_groups(tmp_path) == [350, 3997]
+    assert left_in_groups(tmp_path) == [350]
 
 
 def test_limits_around_and_of_the_own_group_count(tmp_path: Path) -> None:
@@ -43,16 +37,11 @@ def test_limits_around_and_of_the_own_group_count(tmp_path: Path) -> None:
         (folder / "memory.max").write_text(limit)
         (folder / "memory.current").write_text("700\n")
         (folder / "memory.stat").write_text("inactive_file 50\n")
-    old = tmp_path / "memory" / "job"
-    old.mkdir(parents=True)
-    (old / "memory.limit_in_bytes").write_text("900")
-    (old / "memory.usage_in_bytes").write_text("100")
-    (old / "memory.stat").write_text("total_inactive_file 0")
     groups = "5:cpu,memory:/job\n1:name=systemd:/x\n0::/user.slice/run.scope\n"
-    assert left_in_groups(tmp_path, groups) == [1350, 800]
+    assert left_in_groups(tmp_path, groups) == [1350]
     assert left_in_groups(tmp_path, "0::/elsewhere\n") == []
     (own / "memory.max").write_text("1000")
-    assert left_in_groups(tmp_path, groups) == [1350, 350, 800]
+    assert left_in_groups(tmp_path, groups) == [1350, 350]
 
 
 @pytest.mark.parametrize("text", ["1" + "0" * 400, "..", "4ib", "4XB", "-1GB", "1e9", "", "0.9MB"])

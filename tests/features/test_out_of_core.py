@@ -13,10 +13,9 @@ import torch
 import fastgcn.features.propagate
 import fastgcn.infer.predict
 from fastgcn import Graph, Run, embed, evaluate, fit, open_store, predict, resume, save
+from fastgcn.backends.cpu import ready
 from fastgcn.data.generate import GenerateConfig, generate
 from fastgcn.features.plan import Budget, training_demand
-from fastgcn.features.stored import StoredRows
-from fastgcn.train.loop import Trainer
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick, weights_of, without_times
 
@@ -83,13 +82,13 @@ def test_any_room_gives_the_same(
     """Â in memory or not, some rows of ÂX hot or all of them; `left` is beside Â if above 300."""
     settings = quick()
     usual = fit(store, settings)
-    entries = len(Trainer(store, settings, None).data.adjacency.indices)
+    entries = len(ready(store, settings).data.adjacency.indices)
     demand = training_demand(store, settings, 36, entries)
     room = demand.fixed + left + (0 if left == 300 else demand.matrix)
     monkeypatch.setattr(Budget, "left", lambda _: room)
-    data = Trainer(store, settings, None).data
-    assert bool(data.let_go) == matrix_on_disk
-    assert isinstance(data.inputs, StoredRows) == inputs_on_disk
+    data = ready(store, settings).data
+    assert bool(data.adjacency.files) == matrix_on_disk
+    assert data.inputs.on_disk == inputs_on_disk
     same(fit(store, settings), usual)
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import fastgcn.features.propagate
 from fastgcn import Graph, normalize, open_store, propagate, save, subgraph
 from fastgcn.arrays import FloatArray
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.rows import GraphRows
 from tests.communities import communities
 from tests.strategies import graphs
@@ -40,7 +40,7 @@ def test_equal_to_the_dense_product(
     features = np.where(np.abs(graph.features) < 0.5, 0, graph.features).astype(np.float32)
     adjacency = normalize(graph)
     expected = adjacency.to_scipy().toarray().astype(np.float64) @ scaled(features, scaling)
-    rows = FeatureRows(csr_array(features) if sparse else features, scaling)
+    rows = NodeFeatures(csr_array(features) if sparse else features, scaling)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fastgcn.features.propagate, "_PART_BYTES", chunk)
         got = propagate(GraphRows(graph.csr, "symmetric") if on_demand else adjacency, rows)
@@ -66,7 +66,7 @@ def test_parts_are_bit_identical_to_the_whole(
         graph = open_store(tmp_path / "store")
     nodes = None if part is None else np.array(part)
     adjacency = normalize(graph if part is None else subgraph(graph, part))
-    rows = FeatureRows(graph.features, scaling, nodes)
+    rows = NodeFeatures(graph.features, scaling, nodes)
     whole = propagate(adjacency, rows)
     monkeypatch.setattr(fastgcn.features.propagate, "_PART_BYTES", 7 * 4 * graph.n_features)
     monkeypatch.setattr(fastgcn.features.propagate, "_ROWS_AT_ONCE", 5)
@@ -77,7 +77,7 @@ def test_a_memory_map_holds_what_memory_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = communities()
-    adjacency, rows = normalize(graph), FeatureRows(graph.features)
+    adjacency, rows = normalize(graph), NodeFeatures(graph.features)
     whole = propagate(adjacency, rows)
     monkeypatch.setattr(fastgcn.features.propagate, "CHUNK_BYTES", 100)
     with (tmp_path / "propagated.f32").open("w+b") as file:
@@ -97,9 +97,12 @@ def test_feature_rows_of_a_part(
     part = np.array(data.draw(st.lists(node, min_size=1, unique=True), label="part"))
     ids = np.array(data.draw(st.lists(st.integers(0, len(part) - 1), min_size=1), label="ids"))
     features: Any = np.asarray(graph.features)
-    rows = FeatureRows(csr_array(features) if sparse else features, scaling, part)
+    rows = NodeFeatures(csr_array(features) if sparse else features, scaling, part)
     np.testing.assert_allclose(
-        rows(ids), scaled(features.astype(np.float64), scaling)[part[ids]], rtol=1e-6, atol=1e-7
+        rows.take(ids),
+        scaled(features.astype(np.float64), scaling)[part[ids]],
+        rtol=1e-6,
+        atol=1e-7,
     )
 
 

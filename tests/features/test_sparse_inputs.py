@@ -14,16 +14,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from torch import nn
 
+import fastgcn.backends.evaluator
 import fastgcn.backends.exact
-import fastgcn.features.sparse
+import fastgcn.features.propagate
 from fastgcn import GCN, Run, fit, load, normalize
-from fastgcn.backends.exact import Judge
+from fastgcn.backends.cpu import ready
+from fastgcn.backends.evaluator import Evaluator
 from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step, make_step
-from fastgcn.features.sparse import SparseRows, sparse_inputs
-from fastgcn.features.store import FeatureRows, Statistics
+from fastgcn.features.propagate import sparse_inputs
+from fastgcn.features.scaling import Statistics
+from fastgcn.features.sparse import SparseMatrix
+from fastgcn.features.store import DenseStore, NodeFeatures
 from fastgcn.graph.adjacency import Rows
 from fastgcn.sampling import FullSampler
-from fastgcn.train.loop import Trainer
 from tests.communities import communities, quick, weights_of
 
 GRAPH = communities(sparse=True)
@@ -39,7 +42,7 @@ def bag_of_words(rng: np.random.Generator, rows: int, width: int, index_type: ty
 
 def keep_sparse(patch: pytest.MonkeyPatch, sparse: bool) -> None:
     """Whatever the share of entries that are not zero."""
-    patch.setattr(fastgcn.features.sparse, "_DENSEST", 1.0 if sparse else -1.0)
+    patch.setattr(fastgcn.features.propagate, "_DENSEST", 1.0 if sparse else -1.0)
 
 
 @given(
@@ -53,7 +56,7 @@ def test_rows_are_those_of_the_dense_matrix(
     rng = np.random.default_rng(seed)
     matrix = bag_of_words(rng, n, width, index_type)
     ids: Any = rng.integers(0, n, 2 * n) if n else np.empty(0, np.int64)
-    first, second = SparseRows.of(matrix).take(ids).split([n, len(ids) - n])
+    first, second = SparseMatrix.of(matrix).take(ids).split([n, len(ids) - n])
     expected = matrix.toarray()[ids]
     assert_array_equal(first.dense(), expected[:n])
     assert_array_equal(second.dense(), expected[n:])
@@ -73,7 +76,7 @@ def test_rows_are_those_of_the_dense_matrix(
 
 
 def test_other_devices_get_dense_rows() -> None:
-    rows = SparseRows.of(csr_array(np.eye(3, dtype=np.float32)))
+    rows = SparseMatrix.of(csr_array(np.eye(3, dtype=np.float32)))
     assert rows.to("cpu") is rows
     assert isinstance(rows.to("meta"), torch.Tensor)
 
@@ -85,13 +88,13 @@ def test_the_product_is_the_dense_one(nodes: Any, scaling: str, beside: bool) ->
     statistics = None
     if scaling == "standard":
         statistics = Statistics(np.zeros(6, np.float32), np.arange(1, 7, dtype=np.float32))
-    features = FeatureRows(GRAPH.features, scaling, statistics=statistics)
+    features = NodeFeatures(GRAPH.features, scaling, statistics=statistics)
     adjacency = normalize(GRAPH)
     ids = np.arange(adjacency.n) if nodes is None else nodes
     rows, own = adjacency.rows(ids), ids if beside else None
     with pytest.MonkeyPatch.context() as patch:
         keep_sparse(patch, sparse=True)
-        patch.setattr(fastgcn.features.sparse, "_ROWS_AT_ONCE", 7)
+        patch.setattr(fastgcn.features.propagate, "_ROWS_AT_ONCE", 7)
         found = sparse_inputs(rows, features, own, lambda _: True)
     assert found is not None
     assert found.columns.dtype == np.int32
@@ -105,25 +108,25 @@ def test_what_is_not_sparse_is_left_to_others() -> None:
     rows = normalize(GRAPH).rows(np.arange(GRAPH.n_nodes))
     dense: Any = communities().features
 
-    def tried(features: FeatureRows, fits: bool = True, rows: Rows = rows) -> SparseRows | None:
+    def tried(features: NodeFeatures, fits: bool = True, rows: Rows = rows) -> SparseMatrix | None:
         return sparse_inputs(rows, features, None, lambda _: fits)
 
     centred = Statistics(np.ones(6, np.float32), np.ones(6, np.float32))
-    few = FeatureRows(csr_array(np.eye(GRAPH.n_nodes, 200, dtype=np.float32)))
+    few = NodeFeatures(csr_array(np.eye(GRAPH.n_nodes, 200, dtype=np.float32)))
     assert tried(few) is not None
     assert tried(few, fits=False) is None
-    assert tried(FeatureRows(dense)) is None
-    assert tried(FeatureRows(csr_array(np.ones_like(dense)))) is None
-    assert tried(FeatureRows(GRAPH.features, "standard", statistics=centred)) is None
+    assert tried(NodeFeatures(dense)) is None
+    assert tried(NodeFeatures(csr_array(np.ones_like(dense)))) is None
+    assert tried(NodeFeatures(GRAPH.features, "standard", statistics=centred)) is None
 
 
 def trained(sparse: bool, graph: Any = GRAPH, **fields: Any) -> Run:
     with pytest.MonkeyPatch.context() as patch:
         keep_sparse(patch, sparse)
-        trainer = Trainer(graph, quick(**fields), None)
-        assert isinstance(trainer.data.inputs, SparseRows) == sparse
-        (part, *_) = trainer.feed.prepared([trainer.data.batch_nodes[:9]])
-        assert isinstance(part.x, SparseRows) == sparse
+        trainer = ready(graph, quick(**fields))
+        assert isinstance(trainer.data.inputs, SparseMatrix) == sparse
+        (part, *_) = trainer.minibatches.singly([trainer.data.batch_nodes[:9]])
+        assert isinstance(part.x, SparseMatrix) == sparse
         return fit(graph, quick(**fields))
 
 
@@ -183,7 +186,7 @@ def test_without_precomputation_nothing_changes() -> None:
 def test_dropout_zeroes_stored_entries_alone() -> None:
     model = GCN([6, 4, 3], dropout=0.5)
     model.dropout.rng = torch.Generator().manual_seed(0)
-    rows = SparseRows.of(csr_array(np.tile(np.array([1, 0, 0, 0, 0, 2], np.float32), (5000, 1))))
+    rows = SparseMatrix.of(csr_array(np.tile(np.array([1, 0, 0, 0, 0, 2], np.float32), (5000, 1))))
     dropped = model.dropout(rows, 0).dense()
     assert not dropped[:, 1:5].any()
     # Five standard deviations of a mean of 5000 values 0 and 2: one false alarm in two million.
@@ -200,7 +203,7 @@ def test_steps_from_sparse_rows_are_those_from_dense_ones(
     sizes: list[int], bias: bool, compiled: bool
 ) -> None:
     rng = np.random.default_rng(0)
-    rows = SparseRows.of(bag_of_words(rng, 60, 9, np.int32))
+    rows = SparseMatrix.of(bag_of_words(rng, 60, 9, np.int32))
     labels = torch.from_numpy(rng.integers(0, 3, 60))
     sampler, draws = FullSampler(normalize(GRAPH), len(sizes) - 2), torch.Generator().manual_seed(0)
     model, loss = GCN(sizes, bias=bias), nn.CrossEntropyLoss()
@@ -235,15 +238,15 @@ def test_a_judge_that_keeps_sparse_rows_says_the_same(
     keep_sparse(monkeypatch, sparse=False)
     model = fit(GRAPH, fields).model
     part = GRAPH.split.val[::-1]
-    dense = Judge(GRAPH, fields, part)(model)
+    dense = Evaluator(GRAPH, fields, part)(model)
     keep_sparse(monkeypatch, sparse=True)
-    small = Judge(GRAPH, fields, part)
+    small = Evaluator(GRAPH, fields, part)
     # Nothing dense would be kept in so little memory.
-    monkeypatch.setattr(fastgcn.backends.exact, "_KEPT_BYTES", 8 * 2 * GRAPH.n_nodes * 6 * 2)
-    large = Judge(GRAPH, fields, part)
+    monkeypatch.setattr(fastgcn.backends.evaluator, "_KEPT_BYTES", 8 * 2 * GRAPH.n_nodes * 6 * 2)
+    large = Evaluator(GRAPH, fields, part)
     for judge in (small, large):
         scores = judge(model)
-        assert isinstance(judge._inputs, SparseRows)
+        assert isinstance(judge._inputs, SparseMatrix)
         assert scores.loss == pytest.approx(dense.loss, rel=1e-5)
         assert scores.micro_f1 == dense.micro_f1
 
@@ -252,7 +255,7 @@ def test_cora_is_kept_sparse_and_pubmed_is_not(
     real_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FASTGCN_DATA", str(real_data))
-    cora, pubmed = (Trainer(load(name), quick(), None).data.inputs for name in ("cora", "pubmed"))
-    assert isinstance(cora, SparseRows)
+    cora, pubmed = (ready(load(name), quick()).data.inputs for name in ("cora", "pubmed"))
+    assert isinstance(cora, SparseMatrix)
     assert len(cora.values) < 0.1 * len(cora) * cora.width
-    assert isinstance(pubmed, np.ndarray)
+    assert isinstance(pubmed, DenseStore)

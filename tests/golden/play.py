@@ -174,9 +174,9 @@ def _interrupted(graph: Graph, config: TrainConfig, folder: Path) -> Run:
             raise _InterruptedError
 
     with contextlib.suppress(_InterruptedError):
-        fastgcn.fit(graph, config, run_dir=folder, on_epoch=stop)
+        fastgcn.fit(graph, config, run_dir=folder, callbacks=[stop])
     done: list[int] = []
-    run = fastgcn.resume(folder, graph, on_epoch=lambda record: done.append(record["epoch"]))
+    run = fastgcn.resume(folder, graph, callbacks=[lambda record: done.append(record["epoch"])])
     assert done[0] > 1, "it was not resumed in the middle"
     return run
 

@@ -27,7 +27,7 @@ from fastgcn import (
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import full_forward
 from fastgcn.errors import InputError
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.adjacency import Rows
 from fastgcn.graph.rows import GraphRows
 from fastgcn.machine import thread_count
@@ -139,12 +139,22 @@ def test_the_default_embedding_is_the_last_hidden_layer() -> None:
     assert embed(model, graph).shape == (60, 4)
 
 
+class CountingFeatures(NodeFeatures):
+    def __init__(self, features: FloatArray) -> None:
+        super().__init__(features)
+        self.read = set[int]()
+
+    def take(self, ids: IntArray) -> torch.Tensor:
+        self.read |= set(ids.tolist())
+        return super().take(ids)
+
+
 class Counting:
     """Rows of Â and of X that remember which of them were asked for."""
 
     def __init__(self, graph: Graph, features: FloatArray) -> None:
         self.source, self.asked = GraphRows(graph.csr, "symmetric"), set[int]()
-        self._features, self.features_read = FeatureRows(features), set[int]()
+        self.features = CountingFeatures(features)
 
     @property
     def n(self) -> int:
@@ -153,10 +163,6 @@ class Counting:
     def rows(self, nodes: IntArray) -> Rows:
         self.asked |= set(nodes.tolist())
         return self.source.rows(nodes)
-
-    def features(self, ids: IntArray) -> FloatArray:
-        self.features_read |= set(ids.tolist())
-        return self._features(ids)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -170,7 +176,7 @@ def test_only_what_the_nodes_need_is_computed(layers: int) -> None:
     got = full_forward(model, counting, counting.features, np.array([10]))
     assert torch.isfinite(got).all()
     assert counting.asked == set(range(10 - layers + 1, 10 + layers))
-    assert counting.features_read == set(range(10 - layers, 10 + layers + 1))
+    assert counting.features.read == set(range(10 - layers, 10 + layers + 1))
     features[10 - layers] = np.nan
     poisoned = full_forward(model, counting, counting.features, np.array([10]))
     assert torch.isnan(poisoned).all(), "the features M hops away must be read"

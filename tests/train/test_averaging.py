@@ -7,7 +7,8 @@ import torch
 
 import fastgcn.train.loop
 from fastgcn import evaluate, fit, resume
-from fastgcn.train.loop import Trainer
+from fastgcn.backends.cpu import CpuBackend, ready
+from fastgcn.train.loop import Training
 from tests.communities import communities, quick, weights_of, without_times
 
 GRAPH = communities()
@@ -16,16 +17,16 @@ CONFIG = quick(epochs=8, averaging=0.6, norm="batch", bias=True, learning_rate=0
 
 def test_means_are_of_the_weights_trained() -> None:
     """β = 0, 1/2, 0.6, 0.6, ...; the weights trained are those without averaging."""
-    trainer, plain = Trainer(GRAPH, CONFIG, None), Trainer(GRAPH, CONFIG.replace(averaging=0), None)
+    training, plain = Training(CONFIG, CpuBackend(GRAPH, CONFIG)), ready(GRAPH, CONFIG)
     mean: dict[str, torch.Tensor] = {}
-    for kept in (0.0, 0.5, 0.6, 0.6):
-        trainer.epoch()
-        plain.epoch()
-        assert weights_of(trainer.model) == weights_of(plain.model)
+    for epoch, kept in enumerate((0.0, 0.5, 0.6, 0.6)):
+        training.epoch()
+        plain.train_epoch(epoch)
+        assert weights_of(training.backend.model) == weights_of(plain.model)
         for name, now in plain.model.state_dict().items():
             mean[name] = kept * mean.get(name, now) + (1 - kept) * now
-        assert trainer.average is not None
-        for name, value in trainer.average.model.state_dict().items():
+        assert training.average is not None
+        for name, value in training.average.model.state_dict().items():
             wanted = plain.model.state_dict()[name] if "num_batches" in name else mean[name]
             torch.testing.assert_close(value, wanted)
 
@@ -47,7 +48,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
 
     whole = fit(GRAPH, CONFIG, run_dir=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        fit(GRAPH, CONFIG, run_dir=tmp_path / "cut", on_epoch=interrupt)
+        fit(GRAPH, CONFIG, run_dir=tmp_path / "cut", callbacks=[interrupt])
     resumed = resume(tmp_path / "cut", GRAPH)
     assert weights_of(resumed.model) == weights_of(whole.model)
     assert [without_times(r) for r in resumed.history] == [without_times(r) for r in whole.history]

@@ -9,8 +9,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from fastgcn import Graph, Split, fit, subgraph
+from fastgcn.backends.cpu import ready
 from fastgcn.machine import thread_count
-from fastgcn.train.loop import Trainer
 from tests.communities import communities, quick, weights_of, with_only_training
 
 SETTINGS: list[dict[str, Any]] = [
@@ -91,11 +91,14 @@ def test_as_if_trained_on_the_training_nodes_alone(
 @pytest.mark.parametrize("evaluation_graph", ["all", "joined"])
 def test_validation_reads_the_poison_and_training_still_does_not(evaluation_graph: str) -> None:
     graph, settings = communities(), quick(evaluation_graph=evaluation_graph)
-    alone = Trainer(subgraph(graph, graph.split.train), settings, None)
-    within = Trainer(poisoned(graph), settings, None)
-    for _ in range(3):
-        alone.epoch()
-        assert np.isnan(within.epoch()["val_loss"]), "validation must have met the poison"
+    alone = ready(subgraph(graph, graph.split.train), settings)
+    within = ready(poisoned(graph), settings)
+    for epoch in range(3):
+        alone.train_epoch(epoch)
+        within.train_epoch(epoch)
+        scores = within.evaluate("val")
+        assert scores is not None
+        assert np.isnan(scores.loss), "validation must have met the poison"
     assert weights_of(within.model) == weights_of(alone.model)
 
 
@@ -110,7 +113,7 @@ def test_training_nodes_in_any_order() -> None:
 
 def test_transductive_training_sees_every_node() -> None:
     graph, settings = communities(), quick(inductive=False)
-    trainer = Trainer(graph, settings, None)
+    trainer = ready(graph, settings)
     assert trainer.data.adjacency.n == graph.n_nodes
     np.testing.assert_array_equal(trainer.data.batch_nodes, graph.split.train)
     features: Any = np.array(graph.features)

@@ -9,9 +9,9 @@ import torch
 
 import fastgcn
 from fastgcn import GCN, FullSampler, LayerSampler, Run, TrainConfig, fit, normalize, predict
+from fastgcn.backends.cpu import ready
 from fastgcn.errors import InputError
 from fastgcn.sampling.neighborhood import NeighborSampler
-from fastgcn.train.loop import Trainer
 from fastgcn.train.presets import METHODS, graphsage, kipf_gcn, settle
 from tests.communities import communities, quick
 from tests.strategies import dense_adjacency
@@ -43,7 +43,7 @@ def test_every_method_learns(method: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_method_is_a_sampler(method: str, kind: type) -> None:
-    assert isinstance(Trainer(communities(), settings(method), None).sampler, kind)
+    assert isinstance(ready(communities(), settings(method)).sampler, kind)
 
 
 def test_the_original_gcn_takes_one_step_an_epoch() -> None:

@@ -80,9 +80,9 @@ def work(task):
     if accident and accident[0] != "interrupt":
         globals()[accident[0]](accident[1])
     if (folder / "config.json").exists():
-        resume(folder, GRAPH, on_epoch=on_epoch)
+        resume(folder, GRAPH, callbacks=[on_epoch])
     else:
-        fit(GRAPH, TrainConfig.from_dict(task["config"]), run_dir=folder, on_epoch=on_epoch)
+        fit(GRAPH, TrainConfig.from_dict(task["config"]), run_dir=folder, callbacks=[on_epoch])
 
 
 for line in sys.stdin:

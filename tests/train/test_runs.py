@@ -45,7 +45,7 @@ def unfinished(tmp_path: Path) -> Path:
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("fastgcn.train.loop._CHECKPOINT_EVERY", 0)
-        fit(GRAPH, SETTINGS, run_dir=tmp_path / "unfinished", on_epoch=stop)
+        fit(GRAPH, SETTINGS, run_dir=tmp_path / "unfinished", callbacks=[stop])
     return tmp_path / "unfinished"
 
 

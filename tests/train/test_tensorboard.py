@@ -33,7 +33,7 @@ def read(folder: Path) -> Curves:
 
 def test_a_run_is_read_back(tmp_path: Path) -> None:
     with TensorBoardLogger(tmp_path / "logs") as log:
-        run = fit(communities(), quick(), on_epoch=log)
+        run = fit(communities(), quick(), callbacks=[log])
     curves = read(tmp_path / "logs")
     tags = {
         "train_loss": "train/loss",
@@ -92,7 +92,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 def test_epochs_without_validation_leave_gaps(tmp_path: Path) -> None:
     with TensorBoardLogger(tmp_path) as log:
-        fit(communities(), quick(epochs=5, validate_every=2), on_epoch=log)
+        fit(communities(), quick(epochs=5, validate_every=2), callbacks=[log])
     curves = read(tmp_path)
     assert [step for step, _ in curves["train/loss"]] == [1, 2, 3, 4, 5]
     assert [step for step, _ in curves["val/loss"]] == [2, 4, 5]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
+import fastgcn.backends.evaluator
 import fastgcn.backends.exact
 from fastgcn import (
     Graph,
@@ -24,13 +25,13 @@ from fastgcn import (
     subgraph,
 )
 from fastgcn.arrays import FloatArray
+from fastgcn.backends.cpu import ready
 from fastgcn.backends.data import make_loss
-from fastgcn.backends.exact import Judge
+from fastgcn.backends.evaluator import Evaluator
 from fastgcn.errors import InputError
 from fastgcn.features.plan import Budget
 from fastgcn.machine import thread_count
 from fastgcn.model import Dropout
-from fastgcn.train.loop import Trainer
 from fastgcn.train.stopping import should_stop
 from tests.communities import communities, quick, weights_of, with_only_training, without_times
 from tests.strategies import split_of
@@ -115,15 +116,15 @@ def test_batches_of_36_nodes(batch_size: int, drop_last: bool, batches: int) -> 
 
 
 def test_every_training_node_is_in_one_batch_an_epoch() -> None:
-    trainer = Trainer(communities(), quick(batch_size=10), None)
-    first, second = (torch.cat([*trainer.feed.shuffled()]) for _ in range(2))
+    trainer = ready(communities(), quick(batch_size=10))
+    first, second = (torch.cat([*trainer.minibatches.shuffled()]) for _ in range(2))
     assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(36))
     assert first.tolist() != second.tolist()
 
 
 def test_balanced_classes_weigh_as_in_scikit_learn() -> None:
     graph = communities()
-    trainer = Trainer(graph, quick(class_weight="balanced"), None)
+    trainer = ready(graph, quick(class_weight="balanced"))
     assert graph.labels is not None
     labels = graph.labels[graph.split.train]
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
@@ -138,7 +139,7 @@ def test_balanced_labels_weigh_by_how_many_nodes_lack_them() -> None:
     labels[communities().split.train[::4], 0] = True
     labels[:, 2] = True
     graph = communities(labels=labels)
-    loss = Trainer(graph, quick(class_weight="balanced"), None).loss
+    loss = ready(graph, quick(class_weight="balanced")).loss
     weights: Any = loss.pos_weight
     np.testing.assert_allclose(weights, [27 / 9, 36 / 1, 1 / 36], rtol=1e-6)
 
@@ -166,13 +167,13 @@ def test_optimal_probabilities_follow_the_model(precompute: bool) -> None:
     """q(u) ∝ ‖Â(:,u)‖·‖H(u)W‖ under the weights at the start of the epoch (Thm 3)."""
     graph = communities()
     settings = quick(hidden=(5, 7), distribution="optimal", precompute=precompute)
-    trainer = Trainer(graph, settings, None)
-    trainer.epoch()
+    trainer = ready(graph, settings)
+    trainer.train_epoch(0)
     weights = [layer.weight.detach().numpy().copy() for layer in trainer.model.convolutions]
     sampler = trainer.sampler
     assert isinstance(sampler, LayerSampler)
     first_q = sampler.probabilities(0).copy()
-    trainer.epoch()
+    trainer.train_epoch(1)
     adj = trainer.data.adjacency.to_scipy().toarray()
     h: FloatArray = np.asarray(graph.features)[graph.split.train]
     layers = []
@@ -188,8 +189,8 @@ def test_optimal_probabilities_follow_the_model(precompute: bool) -> None:
 
 def test_optimal_sampling_survives_rows_that_are_all_zero() -> None:
     graph = replace(communities(), features=np.zeros((60, 6)))
-    trainer = Trainer(graph, quick(distribution="optimal", precompute=False), None)
-    trainer.epoch()
+    trainer = ready(graph, quick(distribution="optimal", precompute=False))
+    trainer.train_epoch(0)
     assert isinstance(trainer.sampler, LayerSampler)
     assert trainer.sampler.probabilities(0).sum() == pytest.approx(1)
 
@@ -223,9 +224,9 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
 
 def test_without_validation_the_last_weights_are_kept() -> None:
     graph = with_only_training(communities())
-    trainer = Trainer(graph, quick(), None)
-    for _ in range(3):
-        trainer.epoch()
+    trainer = ready(graph, quick())
+    for epoch in range(3):
+        trainer.train_epoch(epoch)
     run = fit(graph, quick())
     assert weights_of(run.model) == weights_of(trainer.model)
     assert run.metrics["best_epoch"] == run.metrics["epochs"] == 3
@@ -242,7 +243,7 @@ def test_training_stops_when_the_rule_says_so() -> None:
 
 def test_on_epoch_sees_every_record() -> None:
     seen: list[dict[str, Any]] = []
-    run = fit(communities(), quick(), on_epoch=seen.append)
+    run = fit(communities(), quick(), callbacks=[seen.append])
     assert seen == run.history
     assert [record["epoch"] for record in seen] == [1, 2, 3]
     assert seen[0].keys() >= {"train_loss", "val_loss", "val_micro_f1", "empty_rows", "seconds"}
@@ -270,11 +271,11 @@ def test_what_judges_keep_changes_nothing(
     graph, settings = communities(), quick(hidden=hidden, input_skip=input_skip)
     model = fit(graph, settings).model
     part = graph.split.val[::-1]
-    in_memory = Judge(graph, settings, part)(model)
-    once = Judge(graph, settings, part, once=True)(model)
-    monkeypatch.setattr(fastgcn.backends.exact, "_KEPT_BYTES", 0)
-    kept = Judge(graph, settings, part, folder=tmp_path)
-    nowhere = Judge(graph, settings, part, folder=tmp_path / "missing")
+    in_memory = Evaluator(graph, settings, part)(model)
+    once = Evaluator(graph, settings, part, once=True)(model)
+    monkeypatch.setattr(fastgcn.backends.evaluator, "_KEPT_BYTES", 0)
+    kept = Evaluator(graph, settings, part, folder=tmp_path)
+    nowhere = Evaluator(graph, settings, part, folder=tmp_path / "missing")
     for scores in (once, kept(model), kept(model), nowhere(model)):
         assert scores.loss == pytest.approx(in_memory.loss, rel=1e-5)
         assert scores.micro_f1 == in_memory.micro_f1
@@ -341,7 +342,7 @@ def test_a_run_is_not_resumed_on_other_data(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(communities(), quick(), run_dir=tmp_path / "run", on_epoch=stop)
+        fit(communities(), quick(), run_dir=tmp_path / "run", callbacks=[stop])
     with pytest.raises(InputError, match="was trained on other data: communities does not have"):
         resume(tmp_path / "run", communities(seed=1))
     assert len(resume(tmp_path / "run", communities()).history) == 3

@@ -9,7 +9,7 @@ from benchmarks.speed.shown import Claim, Shown, short
 from fastgcn.backends.gpu.forward import forward
 from fastgcn.backends.gpu.matrix import DeviceEdges, WholeBlock, empty_rows, upload_rows
 from fastgcn.data.load import load
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.model import GCN
 from fastgcn.report.page import Table
 from fastgcn.train.presets import paper_preset
@@ -28,7 +28,7 @@ def measure_device_products(*, data: str, rounds: int) -> Record:
     graph, config = load(data), paper_preset(data)
     edges = DeviceEdges.of(graph.csr, device)
     x = empty_rows(graph.n_nodes, graph.n_features, torch.float32, device)
-    upload_rows(FeatureRows(graph.features), x)
+    upload_rows(NodeFeatures(graph.features), x)
     train = torch.from_numpy(np.sort(graph.split.train)).to(device)
     trained = edges.induced(train).normalized(config.normalization)
     own = empty_rows(len(train), graph.n_features, torch.float32, device)

@@ -8,11 +8,11 @@ import torch
 from benchmarks.results import Record
 from benchmarks.speed.device.timing import bandwidth, cuda, device_seconds
 from benchmarks.speed.shown import Claim, Shown, short
-from fastgcn.backends.gpu.backend import OnDevice
+from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.steps import FusedSteps, Replay
 from fastgcn.data.load import load
 from fastgcn.report.page import Table
-from fastgcn.train.loop import Trainer
+from fastgcn.train.loop import Training
 from fastgcn.train.presets import paper_preset
 
 
@@ -26,9 +26,9 @@ def measure_device_step(*, data: str, batch_size: int, samples: int, rounds: int
     device = cuda()
     graph = load(data)
     config = paper_preset(data).replace(batch_size=batch_size, samples=samples, device="cuda")
-    place = OnDevice(graph, config, device)
-    trainer = Trainer(graph, config, None, place)
-    trainer.epoch()
+    place = GpuBackend(graph, config, device)
+    place.prepare()
+    place.train_epoch(0)
     group, steps = place.group, place.steps()
     assert isinstance(steps, FusedSteps)
     group.shuffle(0)
@@ -45,8 +45,8 @@ def measure_device_step(*, data: str, batch_size: int, samples: int, rounds: int
     drawing = device_seconds(draws.play, rounds) / group.count
     (room,) = group.sampler.rooms
     met = float(room.n_sources.float().mean())
-    (width, d), classes = trainer.model.convolutions[0].weight.shape, graph.n_classes
-    parameters = sum(p.numel() for p in trainer.model.parameters())
+    (width, d), classes = place.model.convolutions[0].weight.shape, graph.n_classes
+    parameters = sum(p.numel() for p in place.model.parameters())
     n_bytes = 4 * (2 * met * width + 2 * 3 * parameters + 4 * met * d)
     return {
         "seconds": whole,
@@ -116,15 +116,15 @@ def measure_device_epoch(*, data: str, sizes: list[list[int]], rounds: int) -> R
     for batch_size, samples in sizes:
         config = paper_preset(data).replace(batch_size=batch_size, samples=samples, device="cuda")
         times, scores = [], []
-        Trainer(graph, config, None, OnDevice(graph, config, device)).epoch()  # compiles
-        place = OnDevice(graph, config, device)
-        trainer = Trainer(graph, config, None, place)
+        Training(config, GpuBackend(graph, config, device)).epoch()  # compiles
+        place = GpuBackend(graph, config, device)
+        trainer = Training(config, place)
         for _ in range(10):
             begin = time.perf_counter()
             scores.append(trainer.epoch()["val_micro_f1"])
             times.append(time.perf_counter() - begin)
 
-        def epoch(place: OnDevice = place) -> None:
+        def epoch(place: GpuBackend = place) -> None:
             place.group.shuffle(0)
             place.steps().run()
 

@@ -34,7 +34,7 @@ def measure_device_training(*, data: str, rounds: int) -> Record:
             del record
             ends.append(time.perf_counter() - begin)
 
-        run = fit(graph, config.replace(seed=seed), on_epoch=on_epoch)
+        run = fit(graph, config.replace(seed=seed), callbacks=[on_epoch])
         scores = [epoch["val_micro_f1"] for epoch in run.history]
         best = run.metrics["best_epoch"] - 1
         near = next(i for i, score in enumerate(scores) if score >= scores[best] - 0.005)

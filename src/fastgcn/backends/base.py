@@ -1,126 +1,165 @@
-"""What a trainer works with, which depends on where the graph is: in one process, or in many."""
+"""The seam: what the training loop asks of the place where the work is done.
 
-from collections.abc import Sequence
+The loop in `fastgcn.train.loop` knows epochs, validation, checkpoints and the run folder. A
+`Backend` knows where the graph lies and where products are taken: on the CPU, on a GPU, or in
+several processes. Everything a backend does is behind the few methods below.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor
 
-from fastgcn.backends.batches import Feed
-from fastgcn.backends.data import TrainingData, make_loss, prepare
-from fastgcn.backends.exact import Judge
-from fastgcn.backends.interval import Sizes, validation_interval
-from fastgcn.backends.steps import Adam, Step, make_step
+from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
-from fastgcn.graph.graph import Graph
-from fastgcn.machine import choose_device
 from fastgcn.metrics import Metrics
 from fastgcn.model import GCN
-from fastgcn.progress import note
-from fastgcn.sampling import Sampler
-from fastgcn.sampling.choose import make_sampler
 
 Part = Literal["val", "test"]
-
-
-class Scorer(Protocol):
-    """Scores a network on a part of the split; its length is the number of nodes there."""
-
-    def __len__(self) -> int: ...
-
-    def __call__(self, model: GCN) -> Metrics: ...
-
-
-class Workshop(Protocol):
-    @property
-    def device(self) -> torch.device: ...
-
-    def data(self) -> TrainingData: ...
-
-    def sampler(self, data: TrainingData) -> Sampler: ...
-
-    def feed(
-        self, data: TrainingData, model: GCN, sampler: Sampler, rng: torch.Generator
-    ) -> Feed: ...
-
-    def loss(self, data: TrainingData) -> nn.Module: ...
-
-    def step(self, model: GCN, loss: nn.Module, optimizer: Adam) -> Step: ...
-
-    def judge(self, part: Part, *, once: bool = False) -> Scorer | None:
-        """None where the split has no such part."""
-        ...
-
-    def validation_interval(self, data: TrainingData, widths: Sequence[int]) -> int:
-        """Epochs between validations where the settings leave it open; `widths` as of `GCN`."""
-        ...
-
-    def begin_epoch(self, epoch: int, dropout_rng: torch.Generator) -> None:
-        """Before the first batch of an epoch, counted from 0."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """What a run's result says of it."""
-        ...
-
-
-def choose_workshop(graph: Graph, config: TrainConfig, folder: Path | None) -> Workshop:
-    """Everything on the device where there is one and the settings allow it."""
-    device = choose_device(config.device)
-    if device.type == "cuda":
-        from fastgcn.backends.gpu import why_not
-
-        reason = why_not(config)
-        if reason is None:
-            from fastgcn.backends.gpu.backend import OnDevice  # needs Triton
-
-            return OnDevice(graph, config, device)
-        note(f"sampling on the CPU, for the device cannot: {reason}")
-    return OneProcess(graph, config, folder)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class OneProcess:
-    """The whole graph is here; `folder` is for files that are too large for memory."""
+class EpochResult:
+    """One pass over the training nodes.
 
-    graph: Graph
-    config: TrainConfig
-    folder: Path | None
+    Attributes:
+        loss: the mean over the training nodes.
+        batches: how many steps were taken.
+        empty_rows: the share of rows of the first batch that met no sampled vertex.
+        seconds: time by purpose. Batches are sampled while others are computed; "sampling" is
+            what steps wait for.
+    """
+
+    loss: float
+    batches: int
+    empty_rows: float
+    seconds: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Everything an interrupted run needs to continue as if nothing had happened."""
+
+    tensors: dict[str, Tensor]
+    progress: dict[str, Any]
+
+
+class Backend(Protocol):
+    """Trains and applies one network on one graph, in one place."""
 
     @property
-    def device(self) -> torch.device:
-        return choose_device(self.config.device)
+    def device(self) -> torch.device: ...
 
-    def data(self) -> TrainingData:
-        return prepare(self.graph, self.config, self.folder)
+    @property
+    def model(self) -> GCN:
+        """The network being trained; available after `prepare`."""
+        ...
 
-    def sampler(self, data: TrainingData) -> Sampler:
-        return make_sampler(self.config, data.adjacency, data.edges)
+    @property
+    def validate_every(self) -> int:
+        """Epochs between two validations."""
+        ...
 
-    def feed(self, data: TrainingData, model: GCN, sampler: Sampler, rng: torch.Generator) -> Feed:
-        return Feed(data, self.config, model, sampler, rng)
+    def prepare(self) -> None:
+        """Bring Â, ÂX, the network, the sampler and the optimiser into place."""
+        ...
 
-    def loss(self, data: TrainingData) -> nn.Module:
-        return make_loss(data, self.graph, self.config)
+    def train_epoch(self, epoch: int) -> EpochResult:
+        """One pass over the training nodes; `epoch` counts from 0."""
+        ...
 
-    def step(self, model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
-        return make_step(model, loss, optimizer)
+    def evaluate(
+        self, part: Part, model: GCN | None = None, *, last: bool = False
+    ) -> Metrics | None:
+        """Scores of the exact network on a part of the split; None where it has no labelled node.
 
-    def judge(self, part: Part, *, once: bool = False) -> Judge | None:
-        nodes = getattr(self.graph.split, part)
-        if not nodes.size:
-            return None
-        return Judge(self.graph, self.config, nodes, once=once, folder=self.folder)
+        `model` stands in for the one being trained, such as its running average. With `last`,
+        nothing is trained or evaluated afterwards: what only training needs is released first.
+        """
+        ...
 
-    def validation_interval(self, data: TrainingData, widths: Sequence[int]) -> int:
-        graph, batch_nodes = self.graph, len(data.batch_nodes)
-        sizes = Sizes.of(data.adjacency, batch_nodes, graph.csr, graph.features, graph.split.val)
-        return validation_interval(sizes, self.config, widths)
+    def state(self) -> dict[str, Tensor]:
+        """Everything that the next epoch depends on, on the CPU."""
+        ...
 
-    def begin_epoch(self, epoch: int, dropout_rng: torch.Generator) -> None:
-        pass
+    def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
+        """Go back to a `state` that was taken after `epoch` epochs."""
+        ...
 
     def facts(self) -> dict[str, Any]:
-        return {}
+        """What a run's result says of this backend."""
+        ...
+
+    def on_first(self, what: str, do: Callable[[], T]) -> T | None:
+        """What `do()` returns in the process that writes files, None in all others.
+
+        If it fails in one process, `what` is named and it fails in all.
+        """
+        ...
+
+    def broadcast(self, checkpoint: "Checkpoint | None") -> "Checkpoint | None":
+        """The checkpoint that the first process has read, in all processes."""
+        ...
+
+
+class Learner:
+    """The network, its optimiser and its generators: the state that every backend has.
+
+    Attributes:
+        rng: draws batches and vertices on the CPU.
+        dropout_rng: draws what dropout zeroes, on the network's device.
+    """
+
+    def __init__(self, model: GCN, config: TrainConfig, device: torch.device) -> None:
+        self.model, self._seed = model.to(device), config.seed
+        self.optimizer = Adam(_parameter_groups(model, config), config.learning_rate)
+        self.rng = torch.Generator().manual_seed(config.seed + 1)
+        self.dropout_rng = torch.Generator(device).manual_seed(config.seed + 2)
+        model.dropout.rng = self.dropout_rng
+
+    def state(self) -> dict[str, Tensor]:
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for number, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{number}.{name}": value for name, value in moments.items()}
+        tensors["rng"] = self.rng.get_state()
+        tensors["dropout_rng"] = self.dropout_rng.get_state()
+        return {name: value.detach().cpu() for name, value in tensors.items()}
+
+    def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
+        self.model.load_state_dict(with_prefix(state, "model."))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in with_prefix(state, "adam.").items():
+            number, name = key.split(".", 1)
+            moments.setdefault(int(number), {})[name] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self.rng.set_state(state["rng"])
+        if len(state["dropout_rng"]) == len(self.dropout_rng.get_state()):
+            self.dropout_rng.set_state(state["dropout_rng"])
+        else:  # the run was on another kind of device, whose generator has another state
+            self.dropout_rng.manual_seed(self._seed + 2 + epoch)
+
+
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Those whose names begin so, under the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _parameter_groups(model: GCN, config: TrainConfig) -> list[dict[str, Any]]:
+    """L2 on the first layer's weights, as the authors have it, or on all weights."""
+    decayed = [
+        weight
+        for number, layer in enumerate(model.convolutions)
+        if number == 0 or config.weight_decay_on == "all"
+        for weight in (layer.weight, layer.own_weight)
+        if weight is not None
+    ]
+    chosen = {id(p) for p in decayed}
+    others = [p for p in model.parameters() if id(p) not in chosen]
+    return [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]

@@ -80,7 +80,7 @@ def ahead(items: Iterable[T]) -> Generator[T]:
 _FEW_BATCHES = 64
 
 
-class Prepared(NamedTuple):
+class Minibatch(NamedTuple):
     """A batch ready for its step: blocks, input rows (k, F), perhaps sparse, and labels
     (s, ...)."""
 
@@ -90,7 +90,7 @@ class Prepared(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class MinibatchGroup:
     """One batch and its blocks, or a group of batches, ready for steps.
 
     Attributes:
@@ -121,12 +121,12 @@ class Parcel:
             top = self.blocks[-1]
         return top.empty_rows / self.sizes[0] if top is not None else 0.0
 
-    def each(self) -> Iterator[Prepared]:
+    def each(self) -> Iterator[Minibatch]:
         if isinstance(self.blocks, BlockGroup):
             for prepared in self.blocks.each(self.x, self.labels):
-                yield Prepared(*prepared)
+                yield Minibatch(*prepared)
         else:
-            yield Prepared(self.blocks, self.x, self.labels)
+            yield Minibatch(self.blocks, self.x, self.labels)
 
     def steps(self, step: Step) -> list[float]:
         """The losses of a step for each batch."""
@@ -135,7 +135,7 @@ class Parcel:
         return [step(self.blocks, self.x, self.labels)]
 
 
-class Feed:
+class Minibatches:
     """Makes the batches of a run; everything random comes from `rng`, in the same order always."""
 
     def __init__(
@@ -169,18 +169,18 @@ class Feed:
             end -= end % size
         yield from torch.split(nodes[:end], size)
 
-    def prepared(self, batches: Iterable[Tensor]) -> Generator[Prepared]:
+    def singly(self, batches: Iterable[Tensor]) -> Generator[Minibatch]:
         """What a step needs of each batch."""
-        for parcel in self.parcels(batches):
-            yield from parcel.each()
+        for group in self.groups(batches):
+            yield from group.each()
 
-    def parcels(self, batches: Iterable[Tensor]) -> Generator[Parcel]:
+    def groups(self, batches: Iterable[Tensor]) -> Generator[MinibatchGroup]:
         """The same, as many batches at a time as the sampler draws together."""
         made = self._drawn_together(iter(batches)) if self._draws_together else self._drawn(batches)
-        for number, parcel in enumerate(made):
+        for number, group in enumerate(made):
             if number == 0:
-                self.empty_rows = parcel.empty_rows
-            yield parcel
+                self.empty_rows = group.empty_rows
+            yield group
 
     @property
     def quick(self) -> bool:
@@ -192,7 +192,7 @@ class Feed:
     def _draws_together(self) -> bool:
         return isinstance(self.sampler, LayerSampler) and self.sampler.draws_together
 
-    def _drawn_together(self, batches: Iterator[Tensor]) -> Iterator[Parcel]:
+    def _drawn_together(self, batches: Iterator[Tensor]) -> Iterator[MinibatchGroup]:
         assert isinstance(self.sampler, LayerSampler)
         while together := list(islice(batches, self.together)):
             for group in self.sampler.sample_groups(together, self.rng):
@@ -202,17 +202,17 @@ class Feed:
                 else:
                     x = self.data.input_rows(group.src)
                     labels = self.data.labels.index_select(0, group.dst.reshape(-1))
-                    yield Parcel(group, x, labels)
+                    yield MinibatchGroup(group, x, labels)
 
-    def _drawn(self, batches: Iterable[Tensor]) -> Iterator[Parcel]:
+    def _drawn(self, batches: Iterable[Tensor]) -> Iterator[MinibatchGroup]:
         for batch in batches:
             yield self._with_inputs(batch, self.sampler.sample(batch, self.rng))
 
-    def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> Parcel:
+    def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> MinibatchGroup:
         labels = self.data.labels[batch]
         if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0]):
             beside = self.first_layer.own_weight is not None
             x = self.data.mixed_rows(blocks[0], beside=beside)
-            return Parcel(blocks[1:], x, labels, top=blocks[-1])
+            return MinibatchGroup(blocks[1:], x, labels, top=blocks[-1])
         sources = blocks[0].src if blocks else batch
-        return Parcel(blocks, self.data.input_rows(sources), labels)
+        return MinibatchGroup(blocks, self.data.input_rows(sources), labels)

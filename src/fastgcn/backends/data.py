@@ -14,10 +14,10 @@ from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.disk import InputBlocks, inputs_key, kept_inputs, scratch_inputs
 from fastgcn.features.plan import Budget, MemoryPlan, plan_memory, training_demand
-from fastgcn.features.propagate import propagate
-from fastgcn.features.sparse import InputRows, SparseRows, sparse_inputs
-from fastgcn.features.store import FeatureRows, Statistics, column_statistics
-from fastgcn.features.stored import StoredRows
+from fastgcn.features.propagate import propagate, sparse_inputs
+from fastgcn.features.scaling import Statistics, column_statistics
+from fastgcn.features.sparse import InputRows, dense
+from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures, SideBySide
 from fastgcn.graph.adjacency import Adjacency, Rows, induced_csr
 from fastgcn.graph.csr import CSR
 from fastgcn.graph.graph import Graph
@@ -25,8 +25,6 @@ from fastgcn.graph.rows import counted_rows, gather
 from fastgcn.machine import choose_device
 from fastgcn.progress import note
 from fastgcn.sampling import Block
-
-Inputs = FloatArray | SparseRows | StoredRows | FeatureRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,62 +34,47 @@ class TrainingData:
     Attributes:
         adjacency: Â of the training graph.
         edges: those of the training graph, where neighbours are drawn from them.
-        inputs: rows of ÂX (n, F) where precomputed, else rows of X on demand. Where ÂX is sparse,
-            on disk or not of float32, with the rows of X to the right of it for a first layer
-            that wants both.
-        beside: rows of X that go to the right of those of any other ÂX, for such a layer.
+        features: rows of X (n, F).
+        inputs: what the network is given: rows of ÂX (n, F) where precomputed, or of [ÂX | X]
+            (n, 2F) for a first layer that wants both; else `features` itself.
         batch_nodes: (k,) ids of the nodes that batches are made of.
         labels: (n,) int64 or (n, C) float32.
         statistics: of the training nodes' features, where they are standardised.
-        let_go: to be called when a batch's rows have been read of files, whose pages would
-            otherwise stay in memory.
     """
 
     adjacency: Adjacency
     edges: CSR | None
-    inputs: Inputs
-    beside: FeatureRows | None
+    features: NodeFeatures
+    inputs: FeatureStore
     batch_nodes: Tensor
     labels: Tensor
     statistics: Statistics | None
-    let_go: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def precomputed(self) -> bool:
+        """True if `inputs` hold ÂX, so that the first layer needs no block."""
+        return self.inputs is not self.features
 
     def rows(self, ids: Tensor) -> Tensor:
-        """(len(ids), F), or (len(ids), 2F): the network's input rows."""
-        rows = self.input_rows(ids)
-        return rows.dense() if isinstance(rows, SparseRows) else rows
+        """(len(ids), F), or (len(ids), 2F): the network's input rows, dense."""
+        return dense(self.input_rows(ids))
 
     def input_rows(self, ids: Tensor) -> InputRows:
-        """The same, sparse where they are kept so."""
-        rows = self._read(ids)
-        for forget in self.let_go:
-            forget()
+        """The same, sparse where they are kept so. The pages of Â are let go: a batch is drawn."""
+        rows = self.inputs.take(ids.numpy())
+        self.adjacency.forget()
         return rows
 
-    def _read(self, ids: Tensor) -> InputRows:
-        if isinstance(self.inputs, SparseRows | StoredRows):
-            return self.inputs.take(ids.numpy())
-        if isinstance(self.inputs, FeatureRows):
-            return torch.from_numpy(self.inputs(ids.numpy()))
-        # Not by [ids], which takes twice as long.
-        rows = torch.from_numpy(self.inputs).index_select(0, ids)
-        if self.beside is None:
-            return rows
-        return torch.cat([rows, torch.from_numpy(self.beside(ids.numpy()))], dim=1)
-
     def mixed_rows(self, block: Block, *, beside: bool) -> Tensor:
-        """(s, F): adj @ X of a block of the input layer, X not gathered.
+        """(s, F): adj @ X of a block of the input layer; rows of X are not gathered.
 
         With `beside`, (s, 2F): the rows of `dst` themselves to the right of that.
         """
-        assert isinstance(self.inputs, FeatureRows)
         assert block.csr is not None
         indptr, columns, values = block.csr
         rows = Rows(indptr, block.src.numpy()[columns], values)
-        own = block.dst.numpy() if beside else None
-        mixed = torch.from_numpy(self.inputs.convolve(rows, own))
-        for forget in self.let_go:
-            forget()
+        mixed = self.features.convolve(rows, block.dst.numpy() if beside else None)
+        self.adjacency.forget()
         return mixed
 
 
@@ -101,7 +84,6 @@ class TrainingGraph(NamedTuple):
 
     Attributes:
         squares: (n,) squared norms of the columns of Â.
-        let_go: as of `TrainingData`.
     """
 
     nodes: IntArray | None
@@ -109,7 +91,6 @@ class TrainingGraph(NamedTuple):
     adjacency: Adjacency
     squares: FloatArray
     plan: MemoryPlan
-    let_go: tuple[Callable[[], None], ...]
 
     def batch_nodes(self, graph: Graph) -> Tensor:
         """(k,) int64: the nodes that batches are made of."""
@@ -132,8 +113,7 @@ def training_graph(graph: Graph, config: TrainConfig, folder: Path | None = None
     csr = None
     if config.neighbor_sampling:
         csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
-    let_go = tuple(file.forget for file in gathered.files)
-    return TrainingGraph(nodes, csr, gathered.adjacency, gathered.squares, plan, let_go)
+    return TrainingGraph(nodes, csr, gathered.adjacency, gathered.squares, plan)
 
 
 def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingData:
@@ -146,33 +126,35 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
     nodes, statistics = trained.nodes, None
     if config.feature_scaling == "standard":
         statistics = column_statistics(graph.features, graph.split.train)
-    features = FeatureRows(graph.features, config.feature_scaling, nodes, statistics)
-    inputs: Inputs = features
+    features = NodeFeatures(
+        graph.features,
+        config.feature_scaling,
+        nodes,
+        statistics,
+        keep_pages=trained.plan.features_in_memory,
+    )
+    inputs: FeatureStore = features
     if config.precompute:
         inputs = _precomputed(graph, trained, features, config, folder)
-    let_go = trained.let_go
-    if not trained.plan.features_in_memory:
-        let_go = (*let_go, features.forget)
     assert graph.labels is not None
     return TrainingData(
         trained.adjacency,
         trained.csr,
+        features,
         inputs,
-        features if isinstance(inputs, np.ndarray) and config.input_skip else None,
         trained.batch_nodes(graph),
         label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
         statistics,
-        let_go,
     )
 
 
 def _precomputed(
     graph: Graph,
     trained: TrainingGraph,
-    features: FeatureRows,
+    features: NodeFeatures,
     config: TrainConfig,
     folder: Path | None,
-) -> FloatArray | SparseRows | StoredRows:
+) -> FeatureStore:
     """ÂX: sparse where it pays and the CPU trains, else dense in memory, else in a file."""
     adjacency, plan = trained.adjacency, trained.plan
     if choose_device(config.device).type == "cpu":
@@ -182,7 +164,8 @@ def _precomputed(
         if sparse is not None:
             return sparse
     if plan.inputs_in_memory and config.inputs_dtype == "float32":
-        return propagate(adjacency, features)
+        mixed_rows = DenseStore(propagate(adjacency, features))
+        return SideBySide(mixed_rows, features) if config.input_skip else mixed_rows
     mixed = InputBlocks(adjacency, features, config.inputs_dtype, beside=config.input_skip)
     if plan.inputs_in_memory:
         return scratch_inputs(mixed, None, (plan.chunk_bytes - plan.demand.inputs) // 2)

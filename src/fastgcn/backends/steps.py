@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.features.sparse import InputRows, SparseRows
+from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.kernels.blas import sgemm_address
 from fastgcn.kernels.products import mixing_first_pays
 from fastgcn.kernels.step import (
@@ -252,7 +252,7 @@ class CompiledStep:
         parts = [_NO_CSR] * bare
         if bare:
             shapes[0, :bare] = NO_BLOCK, len(x), len(x), 0
-        if isinstance(x, SparseRows):
+        if isinstance(x, SparseMatrix):
             shapes[0, 0, ORDER], parts[0] = SPARSE_INPUT, x.csr
         for number, block in enumerate(blocks, bare):
             order = MIX_FIRST if self.layers[number].mix_first(block) else WEIGHT_FIRST
@@ -267,7 +267,7 @@ class CompiledStep:
         count, size = group.dst.shape
         (entries, sources), (begins, firsts) = starts[:, 1:] - starts[:, :-1], starts[:, :-1]
         shapes = np.empty((count, 2, 4), np.int64)
-        sparse = isinstance(x, SparseRows)
+        sparse = isinstance(x, SparseMatrix)
         shapes[:, 0, ORDER] = SPARSE_INPUT if sparse else NO_BLOCK
         shapes[:, 0, ROWS], shapes[:, 0, FIRST] = sources, firsts
         mix_first = mixing_first_pays(entries, size, sources, *self.sizes[1:])
@@ -275,7 +275,7 @@ class CompiledStep:
         shapes[:, 1, ROWS], shapes[:, 1, FIRST] = size, np.arange(count) * (size + 1)
         shapes[:, :, SOURCES] = sources[:, None]
         indptr, end = (offsets + begins[:, None]).reshape(-1), starts[0, -1]
-        parts = [x.csr if isinstance(x, SparseRows) else _NO_CSR]
+        parts = [x.csr if isinstance(x, SparseMatrix) else _NO_CSR]
         parts.append((indptr, columns[:end], values[:end]))
         return self._steps(parts, shapes, x, labels)
 
@@ -290,7 +290,7 @@ class CompiledStep:
         losses = np.empty(len(shapes))
         train_steps(
             sgemm_address(),
-            _NO_FLOATS if isinstance(x, SparseRows) else x.numpy().reshape(-1),
+            _NO_FLOATS if isinstance(x, SparseMatrix) else x.numpy().reshape(-1),
             labels.numpy(),
             self.class_weights,
             self.sizes,

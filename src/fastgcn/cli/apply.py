@@ -313,7 +313,7 @@ def predict(
     if (new_nodes is None) != (new_edges is None):
         raise InputError("--new-nodes and --new-edges go together")
     if new_nodes is not None and new_edges is not None:
-        from fastgcn.data.tables.importing import read_new_nodes
+        from fastgcn.data.tables import read_new_nodes
         from fastgcn.infer.new_nodes import predict_new
 
         if nodes is not None or samples is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.config import TrainConfig
-    from fastgcn.data.shards import Part
+    from fastgcn.data.shards import StoredShard
     from fastgcn.graph.graph import Graph
     from fastgcn.train.run import Run
 
@@ -85,7 +85,7 @@ def open_data(
         shard = group.on_all("the data", lambda: Shard.of_graph(load(), group))
         return shard.graph, shard
 
-    def own_part() -> "Part":
+    def own_part() -> "StoredShard":
         if resplit:
             raise InputError(
                 f"{data} was sharded with its split; leave --split and --split-seed out"
@@ -147,7 +147,7 @@ def train(
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Training nodes a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Share of entries zeroed.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Shard of entries zeroed.")] = None,
     precompute: Annotated[
         bool | None, typer.Option(help="Compute ÂX once, so that the first layer is exact.")
     ] = None,
@@ -273,7 +273,7 @@ def _train(
         return fit(graph, config, run_dir=run_dir, shard=shard)
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return fit(graph, config, run_dir=run_dir, on_epoch=on_epoch, shard=shard)
+        return fit(graph, config, run_dir=run_dir, callbacks=[on_epoch], shard=shard)
 
 
 def _resume(
@@ -299,7 +299,7 @@ def _resume(
     config = RunFolder(run_dir, about).config
     _announce(graph, config)
     with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
-        return resume(run_dir, graph, on_epoch=on_epoch, shard=shard)
+        return resume(run_dir, graph, callbacks=[on_epoch], shard=shard)
 
 
 def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
@@ -370,7 +370,7 @@ def show_result(run: "Run") -> None:
     total = sum(result[f"{purpose}_seconds"] for purpose in purposes)
     show_table(
         "Time",
-        ("", "seconds", "share"),
+        ("", "seconds", "shard"),
         [
             (p, f"{result[f'{p}_seconds']:.2f}", f"{result[f'{p}_seconds'] / total:.0%}")
             for p in purposes

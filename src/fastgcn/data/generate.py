@@ -30,8 +30,8 @@ from fastgcn.progress import progress
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Nodes in the order in which they draw their edges; see `kernels.generate.draw_rows`.
+class DrawOrder:
+    """The nodes in the order in which they draw their edges; see `kernels.generate.draw_rows`.
 
     `order`, `group`, `counts`, `ends` have shape (n,), `cumulative` (n+1,).
     """
@@ -106,7 +106,7 @@ def _truncated_mean(low: float, high: float, exponent: float) -> float:
 
 def rows_inside(
     config: GenerateConfig, degrees: FloatArray, community: IntArray, seed: np.uint64
-) -> Rows:
+) -> DrawOrder:
     """The edges inside the communities: rows end where their community does."""
     order = np.lexsort((degrees, community))
     group, weight = community[order], degrees[order]
@@ -117,12 +117,12 @@ def rows_inside(
     whole = cumulative[ends] - cumulative[starts[group]]
     room = (ends - np.arange(1, config.nodes + 1)) // 2
     counts = _row_counts(weight * after / whole, room, inside_edges(config))
-    return Rows(order, group, counts, ends, cumulative, False, seed)
+    return DrawOrder(order, group, counts, ends, cumulative, False, seed)
 
 
 def rows_between(
     config: GenerateConfig, degrees: FloatArray, community: IntArray, seed: np.uint64
-) -> Rows:
+) -> DrawOrder:
     """The edges between communities: all rows end at the last node and skip their own kind."""
     n = config.nodes
     order = np.argsort(degrees, kind="stable")
@@ -136,7 +136,7 @@ def rows_between(
     after = np.maximum(cumulative[-1] - cumulative[1:] - own_weight, 0)
     room = (np.arange(n - 1, -1, -1) - own_count) // 2
     counts = _row_counts(weight * after, room, config.edges - inside_edges(config))
-    return Rows(order, group, counts, np.full(n, n), cumulative, True, seed)
+    return DrawOrder(order, group, counts, np.full(n, n), cumulative, True, seed)
 
 
 def _prefix_sums(weight: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""How a graph is laid out as named arrays: what a store writes and a fingerprint reads."""
+"""A graph as named arrays, and arrays as `.npy` files: the layout of stores and shards."""
 
 import hashlib
 import io
@@ -15,7 +15,7 @@ from fastgcn.graph.csr import damaged, index_dtype
 from fastgcn.graph.graph import Graph, Split
 from fastgcn.scratch import forget
 
-# Every array a store may hold; a store that names another is refused.
+# Every array that a store may hold; a store that names another one is refused.
 ARRAY_NAMES = (
     "indptr",
     "indices",
@@ -73,7 +73,7 @@ class TextIds(Sequence[str]):
 
 
 def arrays_of(graph: Graph) -> dict[str, AnyArray]:
-    """The graph's arrays by name, in the dtypes a store has."""
+    """The graph's arrays by name, in the dtypes of a store."""
     arrays: dict[str, AnyArray] = {"indptr": graph.indptr, "indices": graph.indices}
     if graph.weights is not None:
         arrays["weights"] = graph.weights
@@ -105,40 +105,76 @@ def id_arrays(ids: Sequence[Any]) -> dict[str, AnyArray]:
     return id_arrays(TextIds.pack(ids))
 
 
+def features_of(arrays: Mapping[str, AnyArray], n_features: int) -> AnyArray | csr_array:
+    """The features among a store's arrays: dense (n, F), or sparse."""
+    if "features" in arrays:
+        return arrays["features"]
+    values, columns = arrays["features_data"], arrays["features_indices"]
+    # scipy would copy the columns if the row pointers had another dtype.
+    indptr = arrays["features_indptr"].astype(index_dtype(len(columns)))
+    return csr_array((values, columns, indptr), shape=(len(indptr) - 1, n_features))
+
+
+def ids_of(arrays: Mapping[str, Any]) -> Sequence[Any] | None:
+    """The user's node ids among a store's arrays; None where they are 0..n-1."""
+    if "node_ids_text" in arrays:
+        return TextIds(arrays["node_ids_text"], arrays["node_ids_offsets"])
+    return arrays.get("node_ids")
+
+
 def graph_from(arrays: Mapping[str, AnyArray], n_features: int, **fields: Any) -> Graph:
     """The graph of a store's arrays (the inverse of `arrays_of`), not checked again."""
-    if "features" in arrays:
-        features: AnyArray | csr_array = arrays["features"]
-    else:
-        columns = arrays["features_indices"]
-        # Of one dtype with the columns, or scipy would read and copy these.
-        indptr = arrays["features_indptr"].astype(index_dtype(len(columns)))
-        features = csr_array(
-            (arrays["features_data"], columns, indptr), shape=(len(indptr) - 1, n_features)
-        )
-    if "node_ids_text" in arrays:
-        fields["node_ids"] = TextIds(arrays["node_ids_text"], arrays["node_ids_offsets"])
-    elif "node_ids" in arrays:
-        fields["node_ids"] = arrays["node_ids"]
     return Graph.trusted(
         indptr=arrays["indptr"],
         indices=arrays["indices"],
         weights=arrays.get("weights"),
-        features=features,
+        features=features_of(arrays, n_features),
         labels=arrays.get("labels"),
         split=Split(arrays["train"], arrays["val"], arrays["test"]),
+        node_ids=ids_of(arrays),
         **fields,
     )
 
 
+# Row pointers, and the arrays that they point into.
+POINTERS = {
+    "indptr": ("indices", "weights"),
+    "features_indptr": ("features_indices", "features_data"),
+    "node_ids_offsets": ("node_ids_text",),
+}
+
+
+def rows_of(arrays: Mapping[str, AnyArray], first: int, stop: int) -> dict[str, AnyArray]:
+    """The arrays of nodes first..stop-1 alone, as views where possible.
+
+    Row pointers start at 0 again; columns and the split keep the ids of the whole graph.
+    """
+    own: dict[str, AnyArray] = {}
+    for pointers, targets in POINTERS.items():
+        if pointers in arrays:
+            offsets = arrays[pointers][first : stop + 1]
+            own[pointers] = offsets - offsets[0]
+            for name in targets:
+                if name in arrays:
+                    own[name] = arrays[name][offsets[0] : offsets[-1]]
+    for name in ("labels", "features", "node_ids"):
+        if name in arrays:
+            own[name] = arrays[name][first:stop]
+    for name in ("train", "val", "test"):
+        nodes = arrays[name]
+        own[name] = nodes[(nodes >= first) & (nodes < stop)]
+    return own
+
+
 def fingerprint(graph: Graph) -> str:
-    """A name for the graph's content: equal for equal arrays, in memory or in a store."""
+    """A digest of the graph's content; equal arrays have equal ones, in memory and in a store."""
     if graph.stored_fingerprint is not None:
         return graph.stored_fingerprint
     return combined({name: npy_sha256(array) for name, array in arrays_of(graph).items()})
 
 
 def combined(checksums: Mapping[str, str]) -> str:
+    """One digest of the digests of all arrays."""
     text = "".join(f"{name} {checksums[name]}\n" for name in sorted(checksums))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -152,7 +188,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def write_npy(path: Path, array: AnyArray) -> None:
-    """The file that `numpy.save` makes, from a memory map without reading it whole."""
+    """Write what `numpy.save` writes; a memory map is not read whole into memory."""
     with path.open("wb") as file:
         file.write(npy_header(array.dtype, array.shape))
         for part in raw_bytes(array):

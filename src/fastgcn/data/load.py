@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fastgcn.data.readers import READERS
-from fastgcn.data.readers._options import check_options, choice
+from fastgcn.data.readers import READERS, table_files
+from fastgcn.data.readers.parts import check_options, choice
 from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import MANIFEST, is_store, open_store, save
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
@@ -26,7 +26,7 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     * `graphsaint`, `reddit-fastgcn`, `reddit-dgl`, `gnn-benchmark`, `npz`, options `name`,
       `directed`;
     * `ogb`, options `name`, `split`, `directed`, `features`;
-    * `tables`, options those of `fastgcn.data.tables.importing.import_tables`.
+    * `tables`, options those of `fastgcn.data.tables.import_tables`.
 
     Names are `digits`, which comes with the package; `cora`, `citeseer`, `pubmed`, which are
     fetched once; `reddit-sim`, `products-sim`, which are generated once; and those of the
@@ -61,7 +61,7 @@ def detect(path: str | os.PathLike[str]) -> str:
         raise MissingFileError(f"there is no file or folder {path}")
     if is_store(path):
         return "store"
-    found = [reader.FORMAT for reader in READERS if reader.matches(path)]
+    found = [reader.format for reader in READERS if reader.matches(path)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -84,7 +84,7 @@ def _take_random_split(options: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _read(path: Path, options: dict[str, Any]) -> Graph:
-    known = {reader.FORMAT: reader.read for reader in READERS} | {"store": open_store}
+    known = {reader.format: reader.read for reader in READERS} | {"store": open_store}
     kind = options.pop("format", None)
     if kind is None:
         kind = detect(path)
@@ -99,10 +99,8 @@ def _by_name(name: str | os.PathLike[str], options: dict[str, Any]) -> Graph:
 
     text = os.fspath(name)
     if text == "digits":
-        from fastgcn.data.digits import load_digits
-
-        check_options(load_digits, options, "digits")
-        return load_digits(**options)
+        check_options(registry.load_digits, options, "digits")
+        return registry.load_digits(**options)
     if text in registry.PLANETOID:
         if "name" in options:
             raise InputError(f"{text!r} is a name already; leave out name={options['name']!r}")
@@ -123,7 +121,7 @@ def _by_name(name: str | os.PathLike[str], options: dict[str, Any]) -> Graph:
 
 def _nothing_found(path: Path) -> str:
     if path.is_file():
-        folder = [reader.FORMAT for reader in READERS if reader.matches(path.parent)]
+        folder = [reader.format for reader in READERS if reader.matches(path.parent)]
         hint = f"; pass the folder {path.parent}, which is {folder[0]}" if folder else ""
         return f"{path} is not in a format that can be read{hint}; {_looked_for()}"
     names = sorted(f.name + "/" * f.is_dir() for f in path.iterdir())
@@ -132,7 +130,7 @@ def _nothing_found(path: Path) -> str:
 
 
 def _looked_for() -> str:
-    formats = {"store": MANIFEST} | {reader.FORMAT: reader.EXPECTS for reader in READERS}
+    formats = {"store": MANIFEST} | {reader.format: reader.expects for reader in READERS}
     return "looked for " + "; ".join(f"{name}: {files}" for name, files in formats.items())
 
 
@@ -160,11 +158,9 @@ def import_graph(
     if (source is None) == (nodes is None):
         raise InputError("give either SOURCE or --nodes and --edges")
     if source is not None and Path(source).exists() and detect(source) == "tables":
-        from fastgcn.data.readers.tables import table_files
-
         nodes, edges = table_files(Path(source))
     if nodes is not None and edges is not None:
-        from fastgcn.data.tables.importing import import_tables
+        from fastgcn.data.tables import import_tables
 
         import_tables(nodes, edges, out, force=force, **_table_options(options))
         return

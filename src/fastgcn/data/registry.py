@@ -1,19 +1,25 @@
-"""Data sets known by name: where they lie, and how they are fetched or made.
+"""Data sets known by name: where they are, and how they are downloaded or made.
 
-Three environment variables steer it: `FASTGCN_DATA`, a folder of data sets that are used as
-they are; `FASTGCN_CACHE`, where fetched and generated ones are kept; `FASTGCN_MIRROR`, the
-address that Planetoid's files are fetched from.
+It reads three environment variables: `FASTGCN_DATA`, a folder of data sets that are used as
+they are; `FASTGCN_CACHE`, the folder for downloaded and generated ones; `FASTGCN_MIRROR`, the
+address to download Planetoid's files from.
 """
 
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.data.download import download
 from fastgcn.data.generate_config import PRESETS
+from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import is_store
 from fastgcn.errors import InputError, MissingFileError, nearest
+from fastgcn.graph.graph import Graph
 
 PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 
@@ -53,7 +59,7 @@ PLANETOID = {
 
 
 def data_folder() -> Path | None:
-    """The folder that `FASTGCN_DATA` names, None where it is not set."""
+    """The folder that `FASTGCN_DATA` names; None where it is not set."""
     value = os.environ.get("FASTGCN_DATA")
     if not value:
         return None
@@ -67,7 +73,7 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Where fetched and generated data are kept; it need not exist yet."""
+    """The folder for downloaded and generated data; it need not exist yet."""
     if own := os.environ.get("FASTGCN_CACHE"):
         return Path(own).expanduser()
     if shared := os.environ.get("XDG_CACHE_HOME"):
@@ -76,10 +82,10 @@ def cache_folder() -> Path:
 
 
 def fetch_planetoid(name: str) -> Path:
-    """The folder with the eight files `ind.NAME.*`; what is nowhere yet is downloaded.
+    """The folder with the eight files `ind.NAME.*`; missing files are downloaded.
 
-    Files under `FASTGCN_DATA` or in the cache are used as they are. Downloaded ones are
-    compared with what was published.
+    Files under `FASTGCN_DATA` or in the cache are used as they are. Downloaded files are
+    compared with the published ones.
     """
     if name not in PLANETOID:
         raise InputError(
@@ -100,7 +106,7 @@ def fetch_planetoid(name: str) -> Path:
 
 
 def fetch_generated(name: str) -> Path:
-    """The store of a generated data set; made in the cache where it is nowhere yet."""
+    """The store of a generated data set; it is made in the cache where there is none yet."""
     if name not in PRESETS:
         raise InputError(
             f"generated data sets are {', '.join(PRESETS)}, got {name!r}{nearest(name, PRESETS)}"
@@ -117,7 +123,7 @@ def fetch_generated(name: str) -> Path:
     try:
         generate(PRESETS[name], store)
     except (OSError, InputError):
-        if not is_store(store):  # else another process was quicker, and made the same
+        if not is_store(store):  # otherwise another process made the same store first
             raise
     return store
 
@@ -162,6 +168,68 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_data_set(folder: Path) -> bool:
-    """Whether this is the folder of one data set, not of several."""
+    """True if this is the folder of one data set, not of several."""
     several = folder.name in ("npz", "planetoid")
     return not several and folder.is_dir() and any(folder.iterdir())
+
+
+# Neighbours of a digit: 8 join all images into one component, 6 do not.
+_NEIGHBOURS = 8
+
+
+def load_digits() -> Graph:
+    """1,797 images of 8 × 8 pixels, each joined to the 8 that look most like it.
+
+    Features are the 64 pixels in [0, 1], classes the digits; the graph is undirected, without
+    weights. The split is 60/20/20, stratified, always the same.
+
+    >>> load_digits()
+    Graph(digits: 1,797 nodes, 9,929 undirected edges, 64 features, 10 classes)
+    """
+    pixels, labels = _images()
+    neighbours = nearest_rows(pixels, _NEIGHBOURS)
+    return Graph.from_edges(
+        np.repeat(np.arange(len(pixels)), _NEIGHBOURS),
+        neighbours.ravel(),
+        features=pixels / 16,
+        labels=labels,
+        split=stratified_split(labels, train=0.6, val=0.2, test=0.2, seed=0),
+        class_names=[str(digit) for digit in range(10)],
+        name="digits",
+    )
+
+
+def _images() -> tuple[FloatArray, IntArray]:
+    """Pixels (1797, 64) and digits (1797,), from the file that scikit-learn ships.
+
+    Importing scikit-learn takes a second, so that is done only where the file is not found.
+    """
+    found = find_spec("sklearn")
+    for place in (found and found.submodule_search_locations) or ():
+        file = Path(place) / "datasets" / "data" / "digits.csv.gz"
+        if file.exists():
+            table = np.loadtxt(file, delimiter=",")
+            return table[:, :-1], table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits as bundled
+
+    pixels, labels = bundled(return_X_y=True)
+    return pixels, labels
+
+
+def nearest_rows(points: FloatArray, k: int) -> IntArray:
+    """(n, k) ids of the k rows of `points` (n, F) nearest to each row, itself left out.
+
+    `points` must be small whole numbers: then squared distances are whole numbers that float64
+    holds exactly, whatever the order of summation, and the result is the same on every machine.
+    Of equally near rows those with the smaller id count as nearer.
+
+    >>> nearest_rows(np.array([[0.0], [1.0], [2.0], [9.0]]), 1).tolist()
+    [[1], [0], [1], [2]]
+    """
+    n = len(points)
+    squares = (points**2).sum(axis=1)
+    distances = squares[:, None] + squares[None, :] - 2 * points @ points.T
+    np.fill_diagonal(distances, distances.max() + 1)
+    ranks = distances * n + np.arange(n)  # all different in a row: ties go to the smaller id
+    nearest: IntArray = np.argpartition(ranks, k - 1, axis=1)[:, :k]
+    return nearest

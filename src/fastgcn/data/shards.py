@@ -1,8 +1,6 @@
-"""Parts of a sharded graph: opening some without the others, and what they say of the whole."""
+"""Shards: a graph as a folder of parts, of which a process opens its own without the others."""
 
-import json
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +12,26 @@ from scipy.sparse import csr_array
 
 from fastgcn._version import __version__
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from fastgcn.data.layout import TextIds, fingerprint, id_arrays, raw_bytes, write_npy
-from fastgcn.data.store import open_array
+from fastgcn.data.layout import (
+    POINTERS,
+    arrays_of,
+    features_of,
+    fingerprint,
+    ids_of,
+    raw_bytes,
+    rows_of,
+    write_npy,
+)
+from fastgcn.data.store import (
+    FolderWriter,
+    entry,
+    load_manifest,
+    open_array,
+    require,
+    write_manifest,
+)
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
-from fastgcn.graph.csr import CSR, check_all, check_rows, index_dtype
+from fastgcn.graph.csr import CSR, check_all, check_rows
 from fastgcn.graph.graph import Graph, Split
 from fastgcn.progress import progress
 from fastgcn.scratch import forget, make_room
@@ -26,20 +40,17 @@ SCHEMA = 2
 MANIFEST = "part.json"
 KIND = "fastgcn-part"
 
-# Arrays of offsets into another one, which begin at 0 in every part.
-_OFFSETS = ("indptr", "features_indptr", "node_ids_offsets")
-
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one process has of a sharded graph, memory-mapped: a part, or several neighbours.
+class StoredShard:
+    """The shard of one process, memory-mapped: one part of a graph, or several neighbouring ones.
 
     Attributes:
         outline: the whole graph's sizes, names and fingerprint, without content.
         bounds: (processes+1,) where the nodes of each process begin and end.
-        csr, features, labels: own rows; columns are ids of the whole graph.
-        split: own nodes, by ids of the whole graph.
-        node_ids: what the user calls own nodes; None where that is their number.
+        csr, features, labels: the own rows; columns are ids of the whole graph.
+        split: the own nodes, by ids of the whole graph.
+        node_ids: the user's ids of the own nodes; None where these are their numbers.
     """
 
     outline: Graph
@@ -52,7 +63,7 @@ class Part:
 
 
 def is_sharded(folder: Path) -> bool:
-    """Whether a folder holds parts of a graph, all of them or some."""
+    """True if a folder holds parts of a graph, all of them or some."""
     return _some_part(folder) is not None
 
 
@@ -61,9 +72,12 @@ def _some_part(folder: Path) -> Path | None:
     return min(found, default=None)
 
 
-def open_parts(folder: str | os.PathLike[str], rank: int, processes: int) -> Part:
-    """What process `rank` of so many has of a folder of parts: as many neighbouring ones as the
-    others, or one more or less. No other part need be there."""
+def open_parts(folder: str | os.PathLike[str], rank: int, processes: int) -> StoredShard:
+    """The parts of process `rank`, as one shard.
+
+    Every process has equally many neighbouring parts, or one more. The folder need not hold the
+    parts of other processes.
+    """
     folder = Path(folder)
     there = _some_part(folder)
     if there is None:
@@ -82,14 +96,14 @@ def open_parts(folder: str | os.PathLike[str], rank: int, processes: int) -> Par
     cuts = np.arange(processes + 1) * count // processes
     numbers = range(cuts[rank], cuts[rank + 1])
     arrays = _joined([_open_part(folder, number, whole) for number in numbers], folder)
-    return Part(
+    return StoredShard(
         outline(whole).with_source({"data": str(folder.resolve())}),
         bounds[cuts],
         CSR(arrays["indptr"], arrays["indices"], arrays.get("weights")),
-        _features(arrays, whole["features"]),
+        features_of(arrays, whole["features"]),
         arrays["labels"],
         Split(arrays["train"], arrays["val"], arrays["test"]),
-        _node_ids(arrays),
+        ids_of(arrays),
     )
 
 
@@ -101,7 +115,7 @@ def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str,
         raise FormatError(f"{path} holds part {manifest['number']}; it was renamed or copied over")
     if manifest["whole"] != whole:
         raise FormatError(f"{path} is a part of another graph, or of another sharding, than others")
-    arrays = {n: open_array(path, n, entry, MANIFEST) for n, entry in manifest["arrays"].items()}
+    arrays = {n: open_array(path, n, said, MANIFEST) for n, said in manifest["arrays"].items()}
     first, stop = whole["bounds"][number : number + 2]
     if len(arrays["indptr"]) - 1 != stop - first:
         raise FormatError(f"{path} is damaged: it has not the rows that {MANIFEST} says")
@@ -109,13 +123,13 @@ def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str,
 
 
 def _joined(parts: Sequence[Mapping[str, AnyArray]], folder: Path) -> Mapping[str, AnyArray]:
-    """The arrays of several parts as those of one, in unnamed files; of one, as they are."""
+    """The arrays of several parts as those of one part, in files without a name."""
     if len(parts) == 1:
         return parts[0]
     joined = {}
     for name in parts[0]:
         arrays = [part[name] for part in parts]
-        if name in _OFFSETS:
+        if name in POINTERS:
             ends = np.cumsum([0, *(array[-1] for array in arrays)])
             rows = [array[:-1] + end for array, end in zip(arrays, ends[:-1], strict=True)]
             joined[name] = np.concatenate([*rows, ends[-1:]])
@@ -125,7 +139,7 @@ def _joined(parts: Sequence[Mapping[str, AnyArray]], folder: Path) -> Mapping[st
 
 
 def _in_one_file(arrays: Sequence[AnyArray], folder: Path) -> AnyArray:
-    """Arrays one behind the other, mapped from a file that goes with the process."""
+    """The arrays concatenated, mapped from a file that is deleted when the process ends."""
     shape = sum(map(len, arrays)), *arrays[0].shape[1:]
     n_bytes = sum(array.nbytes for array in arrays)
     if n_bytes == 0:
@@ -141,25 +155,10 @@ def _in_one_file(arrays: Sequence[AnyArray], folder: Path) -> AnyArray:
         return np.memmap(file, arrays[0].dtype, "r", shape=shape)
 
 
-def _node_ids(arrays: Mapping[str, Any]) -> Sequence[Any] | None:
-    if "node_ids_text" in arrays:
-        return TextIds(arrays["node_ids_text"], arrays["node_ids_offsets"])
-    return arrays.get("node_ids")
-
-
-def _features(arrays: Mapping[str, AnyArray], width: int) -> FloatArray | csr_array:
-    if "features" in arrays:
-        return arrays["features"]
-    values, columns, rows = (arrays[f"features_{part}"] for part in ("data", "indices", "indptr"))
-    # Of the columns' type, where it is enough for them, or scipy would copy the columns.
-    rows = rows.astype(index_dtype(len(columns)))
-    return csr_array((values, columns, rows), shape=(len(arrays["indptr"]) - 1, width))
-
-
 def outline(whole: Mapping[str, Any]) -> Graph:
-    """A graph of the whole's shape, every array of which is one number repeated.
+    """A graph of the shape of the whole, in which every array is one number repeated.
 
-    For what goes by sizes and names: settings, messages, the run's folder.
+    It serves code that needs only sizes and names: settings, messages, the run's folder.
     """
     n, classes = whole["nodes"], whole["classes"]
     sizes = whole["split"]
@@ -191,29 +190,22 @@ def outline(whole: Mapping[str, Any]) -> Graph:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingFileError(
-            f"{path} is missing: this process needs that part of the graph; shard the store again, "
-            "or copy the part here"
-        ) from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FormatError(f"{path / MANIFEST} is not valid JSON: {error}") from None
-    known = isinstance(manifest, dict) and manifest.get("kind") == KIND
-    if not known or manifest.get("schema") != SCHEMA:
+    absent = (
+        f"{path} is missing: this process needs that part of the graph; shard the store again, "
+        "or copy the part here"
+    )
+    manifest = load_manifest(path / MANIFEST, absent)
+    if manifest.get("kind") != KIND or manifest.get("schema") != SCHEMA:
         raise FormatError(
             f"{path / MANIFEST} does not describe a part of schema {SCHEMA}; shard the store again"
         )
-    missing = [key for key in ("number", "arrays", "whole") if key not in manifest]
-    if missing:
-        raise FormatError(f"{path / MANIFEST} lacks {missing[0]}; shard the store again")
+    require(manifest, ("number", "arrays", "whole"), path / MANIFEST, "shard the store again")
     return manifest
 
 
 BALANCED_BY = ("train", "nodes", "edges")
 
-# What a node weighs that is not trained on, where parts are balanced by training nodes.
+# The weight of other nodes, where parts are balanced by training nodes.
 _OTHERS = 0.1
 
 
@@ -254,40 +246,30 @@ def shard(
 ) -> IntArray:
     """Write a graph as a folder of parts, in bounded memory; returns their bounds.
 
-    The folder is written beside its place and renamed into it at the end.
+    The folder is written beside its place and renamed at the end.
     """
-    out = Path(out)
     bounds = cut(graph, parts, by)
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels, and shards are there to be trained on")
-    if out.exists() and not force:
-        raise InputError(f"{out} exists already; choose another folder, or force it (--force)")
-    if out.exists() and not is_sharded(out):
-        raise InputError(f"{out} is not a folder of shards and will not be overwritten")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-    try:
-        folder.chmod(0o755)
+    with (
+        FolderWriter(out, force=force, what="a folder of shards", replaceable=is_sharded) as writer,
+        progress("Writing parts", parts, "parts") as advance,
+    ):
         whole = _described(graph, bounds)
-        # All at once, for ids of one part may look like numbers, and those of another not.
-        ids = {} if graph.node_ids is None else id_arrays(graph.node_ids)
-        with progress("Writing parts", parts, "parts") as advance:
-            for number in range(parts):
-                first, stop = whole["bounds"][number : number + 2]
-                arrays = _arrays_of(graph, first, stop) | _ids_of(ids, first, stop)
-                _write_part(arrays, whole, number, folder / f"part-{number}")
-                advance(1)
-        if out.exists():
-            shutil.rmtree(out)
-        folder.rename(out)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+        arrays = arrays_of(graph)
+        for number in range(parts):
+            first, stop = whole["bounds"][number : number + 2]
+            check_rows(graph.indptr, graph.indices, np.arange(first, stop))
+            own = rows_of(arrays, first, stop)
+            check_all(own["indices"], graph.n_nodes)
+            _write_part(own, whole, number, writer.folder / f"part-{number}")
+            advance(1)
+        writer.place()
     return bounds
 
 
 def _described(graph: Graph, bounds: IntArray) -> dict[str, Any]:
-    """What every part says of the whole."""
+    """The description of the whole graph, which every part carries."""
     names, features = (
         None if each is None else list(each) for each in (graph.class_names, graph.feature_names)
     )
@@ -319,43 +301,7 @@ def _write_part(
         "schema": SCHEMA,
         "fastgcn": __version__,
         "number": number,
-        "arrays": {n: {"dtype": a.dtype.str, "shape": list(a.shape)} for n, a in arrays.items()},
+        "arrays": {name: entry(array) for name, array in arrays.items()},
         "whole": whole,
     }
-    text = json.dumps(manifest, indent=1, ensure_ascii=False)
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
-
-
-def _arrays_of(graph: Graph, first: int, stop: int) -> dict[str, AnyArray]:
-    """The rows of some nodes, as views where arrays are."""
-    check_rows(graph.indptr, graph.indices, np.arange(first, stop))
-    begin, end = int(graph.indptr[first]), int(graph.indptr[stop])
-    check_all(graph.indices[begin:end], graph.n_nodes)
-    assert graph.labels is not None
-    arrays: dict[str, AnyArray] = {
-        "indptr": graph.indptr[first : stop + 1] - begin,
-        "indices": graph.indices[begin:end],
-        "labels": graph.labels[first:stop],
-    }
-    if graph.weights is not None:
-        arrays["weights"] = graph.weights[begin:end]
-    if isinstance(graph.features, csr_array):
-        sparse = graph.features
-        a, b = int(sparse.indptr[first]), int(sparse.indptr[stop])
-        arrays["features_indptr"] = sparse.indptr[first : stop + 1].astype(np.int64) - a
-        arrays["features_indices"] = sparse.indices[a:b].astype(np.int32, copy=False)
-        arrays["features_data"] = sparse.data[a:b]
-    else:
-        arrays["features"] = graph.features[first:stop]
-    for name, nodes in graph.split.items():
-        arrays[name] = nodes[(nodes >= first) & (nodes < stop)]
-    return arrays
-
-
-def _ids_of(ids: Mapping[str, AnyArray], first: int, stop: int) -> dict[str, AnyArray]:
-    """The ids of some nodes, of those that a store has under these names."""
-    if "node_ids_text" in ids:
-        offsets = ids["node_ids_offsets"][first : stop + 1]
-        text = ids["node_ids_text"][offsets[0] : offsets[-1]]
-        return {"node_ids_text": text, "node_ids_offsets": offsets - offsets[0]}
-    return {name: array[first:stop] for name, array in ids.items()}
+    write_manifest(folder / MANIFEST, manifest)

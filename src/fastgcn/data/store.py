@@ -1,4 +1,4 @@
-"""What is checked when a store opens: enough to trust its sizes, without reading its edges."""
+"""The store: a graph as a folder of `.npy` files and a manifest, opened memory-mapped."""
 
 import contextlib
 import errno
@@ -7,11 +7,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,60 +31,68 @@ from fastgcn.graph.graph import Graph
 from fastgcn.scratch import reserve
 
 MANIFEST = "graph.json"
-
-
-def check_lengths(folder: Path, arrays: Mapping[str, AnyArray]) -> None:
-    """What can be checked without reading the arrays: that their lengths agree."""
-    for name in ("indptr", "indices", "train", "val", "test"):
-        if name not in arrays:
-            raise FormatError(f"{folder} is damaged: {MANIFEST} does not list {name}")
-    n = len(arrays["indptr"]) - 1
-    rows = {
-        "features": n,
-        "features_indptr": n + 1,
-        "labels": n,
-        "node_ids": n,
-        "node_ids_offsets": n + 1,
-        "weights": len(arrays["indices"]),
-    }
-    for name, expected in rows.items():
-        if name in arrays and len(arrays[name]) != expected:
-            raise FormatError(
-                f"{folder} is damaged: {name} has {len(arrays[name])} rows instead of {expected}"
-            )
-    _check_rows_of(arrays, "indptr", "indices")
-    if "features" in arrays:
-        return
-    for name in ("features_indptr", "features_indices", "features_data"):
-        if name not in arrays:
-            raise FormatError(f"{folder} is damaged: {MANIFEST} lists no features")
-    _check_rows_of(arrays, "features_indptr", "features_indices")
-    if len(arrays["features_data"]) != len(arrays["features_indices"]):
-        raise damaged(arrays["features_data"], "it does not have a value for each of its columns")
-
-
-def _check_rows_of(arrays: Mapping[str, AnyArray], indptr: str, indices: str) -> None:
-    """Rows begin with the first entry and end with the last; those between are seen when read."""
-    pointers, entries = arrays[indptr], len(arrays[indices])
-    if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != entries:
-        raise damaged(pointers, f"{indptr} and {indices} do not belong together")
-
-
-def check_nodes(arrays: Mapping[str, AnyArray], manifest: Mapping[str, Any]) -> None:
-    """Ids of nodes and classes are in range: a few numbers a node, unlike edges and features."""
-    for name in ("train", "val", "test"):
-        check_all(arrays[name], len(arrays["indptr"]) - 1, what="node")
-    labels, names = arrays.get("labels"), manifest["class_names"]
-    if labels is not None and labels.ndim == 1:
-        classes = manifest.get("classes") if names is None else len(names)
-        check_all(labels, int(classes or 0), lowest=-1, what="class")
-
-
 SCHEMA = 1
 _KIND = "fastgcn-store"
 
 
-class StoreWriter:
+class FolderWriter:
+    """Writes a folder beside its place; `place` renames it. Use as a context manager.
+
+    Nothing is left behind if writing fails. With `force`, a folder that is there is replaced,
+    if it is empty or `replaceable`; `what` says in messages what such a folder is.
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        force: bool,
+        what: str,
+        replaceable: Callable[[Path], bool],
+    ) -> None:
+        self.out = Path(out)
+        self._force = force
+        self._placed = False
+        if self.out.exists() and not force:
+            raise InputError(
+                f"{self.out} exists already; choose another folder, or replace it "
+                "(--force, or force=True in Python)"
+            )
+        empty = self.out.is_dir() and not any(self.out.iterdir())
+        if self.out.exists() and not empty and not replaceable(self.out):
+            raise InputError(f"{self.out} is not {what} and will not be overwritten")
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(
+            tempfile.mkdtemp(prefix=f".{self.out.name}.partial-", dir=self.out.parent)
+        )
+        self.folder.chmod(0o777 & ~_umask())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._placed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise InputError(
+                f"could not write {self.out}: {os.strerror(error.errno or 0)}; "
+                "free some space or choose another place; nothing was left behind"
+            ) from error
+
+    def place(self) -> None:
+        """Rename the folder to its final place."""
+        if self._force and self.out.exists():
+            shutil.rmtree(self.out)
+        self.folder.rename(self.out)
+        self._placed = True
+
+
+class StoreWriter(FolderWriter):
     """Writes a store; use as a context manager. Nothing is left behind if it fails.
 
     >>> with StoreWriter(folder) as writer:                                # doctest: +SKIP
@@ -95,38 +103,7 @@ class StoreWriter:
     """
 
     def __init__(self, out: str | os.PathLike[str], *, force: bool = False) -> None:
-        self.out = Path(out)
-        self._force = force
-        self._finished = False
-        if self.out.exists() and not force:
-            raise InputError(
-                f"{self.out} exists already; choose another folder, or replace it "
-                "(--force, or force=True in Python)"
-            )
-        if self.out.exists() and not _replaceable(self.out):
-            raise InputError(f"{self.out} is not a fastgcn store and will not be overwritten")
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(
-            tempfile.mkdtemp(prefix=f".{self.out.name}.partial-", dir=self.out.parent)
-        )
-        self.folder.chmod(0o777 & ~_umask())
-
-    def __enter__(self) -> "StoreWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._finished:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(
-                f"could not write {self.out}: {os.strerror(error.errno or 0)}; "
-                "free some space or choose another place; nothing was left behind"
-            ) from error
+        super().__init__(out, force=force, what="a fastgcn store", replaceable=is_store)
 
     def path(self, name: str) -> Path:
         assert name in ARRAY_NAMES, name
@@ -137,7 +114,7 @@ class StoreWriter:
         write_npy(self.path(name), array)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> AnyArray:
-        """A writable memory map to be filled in; its space is reserved at once."""
+        """A writable memory map to fill in; its space on the disk is reserved at once."""
         header = npy_header(np.dtype(dtype), shape)
         size = len(header) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         with self.path(name).open("wb") as file:
@@ -149,7 +126,7 @@ class StoreWriter:
         return np.memmap(self.path(name), dtype, "r+", offset=len(header), shape=shape)
 
     def stream(self, name: str, dtype: Any) -> "_Stream":
-        """A 1-D array written piece by piece, of a length known only at the end."""
+        """A 1-D array that is written piece by piece; its length is known only at the end."""
         return _Stream(self.path(name), np.dtype(dtype))
 
     def finish(
@@ -184,17 +161,10 @@ class StoreWriter:
             "cleaned": {f: getattr(cleaned, f) for f in cleaned.__dataclass_fields__},
             "provenance": {"fastgcn": __version__, **(provenance or {})},
             "fingerprint": combined(sums),
-            "arrays": {
-                n: {"dtype": a.dtype.str, "shape": list(a.shape), "sha256": sums[n]}
-                for n, a in headers.items()
-            },
+            "arrays": {n: entry(a) | {"sha256": sums[n]} for n, a in headers.items()},
         }
-        text = json.dumps(manifest, indent=1, ensure_ascii=False)
-        (self.folder / MANIFEST).write_text(text, encoding="utf-8")
-        if self._force and self.out.exists():
-            shutil.rmtree(self.out)
-        self.folder.rename(self.out)
-        self._finished = True
+        write_manifest(self.folder / MANIFEST, manifest)
+        self.place()
 
 
 class _Stream:
@@ -250,12 +220,12 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
     """Open a store memory-mapped; `verify` also reads every array and compares checksums."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    arrays = {name: open_array(folder, name, entry) for name, entry in manifest["arrays"].items()}
-    check_lengths(folder, arrays)
-    check_nodes(arrays, manifest)
+    arrays = {name: open_array(folder, name, said) for name, said in manifest["arrays"].items()}
+    _check_lengths(folder, arrays)
+    _check_nodes(arrays, manifest)
     if verify:
-        for name, entry in manifest["arrays"].items():
-            if _file_sha256(folder / f"{name}.npy") != entry["sha256"]:
+        for name, said in manifest["arrays"].items():
+            if _file_sha256(folder / f"{name}.npy") != said["sha256"]:
                 raise FormatError(f"{folder}/{name}.npy is damaged: its checksum has changed")
     return graph_from(
         arrays,
@@ -270,15 +240,10 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The parsed `graph.json` of a store, checked to be one we understand."""
+    """The parsed `graph.json` of a store, checked to be one that this version reads."""
     path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingFileError(f"{folder} is not a fastgcn store: it has no {MANIFEST}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FormatError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(manifest, dict) or manifest.get("kind") != _KIND:
+    manifest = load_manifest(path, f"{folder} is not a fastgcn store: it has no {MANIFEST}")
+    if manifest.get("kind") != _KIND:
         raise FormatError(f"{path} does not describe a fastgcn store")
     if manifest.get("schema") != SCHEMA:
         raise FormatError(
@@ -286,31 +251,56 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             "import the data again or use a matching fastgcn"
         )
     required = ("arrays", "features", "class_names", "directed", "name", "cleaned", "fingerprint")
-    missing = [key for key in required if key not in manifest]
-    if missing:
-        raise FormatError(f"{path} lacks {', '.join(missing)}; import the data again")
+    require(manifest, required, path, "import the data again")
     unknown = set(manifest["arrays"]) - set(ARRAY_NAMES)
     if unknown:
         raise FormatError(f"{path} names an array that no store has: {sorted(unknown)[0]!r}")
     return manifest
 
 
+def load_manifest(path: Path, absent: str) -> dict[str, Any]:
+    """The JSON object in a file, {} where it holds something else; `absent` if there is no file."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFileError(absent) from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FormatError(f"{path} is not valid JSON: {error}") from None
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def require(manifest: Mapping[str, Any], keys: Iterable[str], path: Path, remedy: str) -> None:
+    """Refuse a manifest that lacks one of the keys."""
+    missing = [key for key in keys if key not in manifest]
+    if missing:
+        raise FormatError(f"{path} lacks {', '.join(missing)}; {remedy}")
+
+
+def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def entry(array: AnyArray) -> dict[str, Any]:
+    """What a manifest says of an array, and `open_array` checks."""
+    return {"dtype": array.dtype.str, "shape": list(array.shape)}
+
+
 def open_array(
-    folder: Path, name: str, entry: Mapping[str, Any], manifest: str = MANIFEST
+    folder: Path, name: str, said: Mapping[str, Any], manifest: str = MANIFEST
 ) -> AnyArray:
-    """An array that a manifest has an entry for, memory-mapped."""
+    """An array of a folder, memory-mapped; it must be what its `manifest` says of it."""
     path = folder / f"{name}.npy"
     try:
         # numpy cannot map an array without elements.
-        mode = None if 0 in entry["shape"] else "r"
+        mode = None if 0 in said["shape"] else "r"
         array: AnyArray = np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
     except FileNotFoundError:
         raise FormatError(f"{folder} is damaged: {path.name} is missing") from None
     except (ValueError, EOFError) as error:
         raise FormatError(f"{path} is damaged: {error}") from None
-    if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
+    if list(array.shape) != said["shape"] or array.dtype.str != said["dtype"]:
         raise FormatError(
-            f"{path} is damaged: {manifest} says {entry['dtype']} {entry['shape']}, "
+            f"{path} is damaged: {manifest} says {said['dtype']} {said['shape']}, "
             f"the file holds {array.dtype.str} {list(array.shape)}"
         )
     return array
@@ -329,8 +319,51 @@ def _file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _replaceable(folder: Path) -> bool:
-    return is_store(folder) or (folder.is_dir() and not any(folder.iterdir()))
+def _check_lengths(folder: Path, arrays: Mapping[str, AnyArray]) -> None:
+    """Check that the lengths of the arrays agree, without reading the arrays."""
+    for name in ("indptr", "indices", "train", "val", "test"):
+        if name not in arrays:
+            raise FormatError(f"{folder} is damaged: {MANIFEST} does not list {name}")
+    n = len(arrays["indptr"]) - 1
+    rows = {
+        "features": n,
+        "features_indptr": n + 1,
+        "labels": n,
+        "node_ids": n,
+        "node_ids_offsets": n + 1,
+        "weights": len(arrays["indices"]),
+    }
+    for name, expected in rows.items():
+        if name in arrays and len(arrays[name]) != expected:
+            raise FormatError(
+                f"{folder} is damaged: {name} has {len(arrays[name])} rows instead of {expected}"
+            )
+    _check_pointers(arrays, "indptr", "indices")
+    if "features" in arrays:
+        return
+    for name in ("features_indptr", "features_indices", "features_data"):
+        if name not in arrays:
+            raise FormatError(f"{folder} is damaged: {MANIFEST} lists no features")
+    _check_pointers(arrays, "features_indptr", "features_indices")
+    if len(arrays["features_data"]) != len(arrays["features_indices"]):
+        raise damaged(arrays["features_data"], "it does not have a value for each of its columns")
+
+
+def _check_pointers(arrays: Mapping[str, AnyArray], indptr: str, indices: str) -> None:
+    """Check the first and the last row pointer; the others are checked when rows are read."""
+    pointers, entries = arrays[indptr], len(arrays[indices])
+    if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != entries:
+        raise damaged(pointers, f"{indptr} and {indices} do not belong together")
+
+
+def _check_nodes(arrays: Mapping[str, AnyArray], manifest: Mapping[str, Any]) -> None:
+    """Check that the ids of nodes and classes are in range: a few numbers for each node."""
+    for name in ("train", "val", "test"):
+        check_all(arrays[name], len(arrays["indptr"]) - 1, what="node")
+    labels, names = arrays.get("labels"), manifest["class_names"]
+    if labels is not None and labels.ndim == 1:
+        classes = manifest.get("classes") if names is None else len(names)
+        check_all(labels, int(classes or 0), lowest=-1, what="class")
 
 
 def _umask() -> int:

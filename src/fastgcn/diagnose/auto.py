@@ -8,10 +8,11 @@ from fastgcn.backends.data import TrainingData, prepare
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import ExactNetwork, convolve, draw_batches
 from fastgcn.diagnose.gauge import Estimate, SamplerCache, percent, samples_from_top
-from fastgcn.features.store import FeatureRows, column_statistics
+from fastgcn.features.scaling import column_statistics
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.train.run import build_model
+from fastgcn.model import build_model
 
 _BATCHES = 8
 # The most training nodes from which features are standardised here: on a large graph, reading
@@ -89,10 +90,9 @@ def _data(graph: Graph, config: TrainConfig) -> TrainingData:
     """The training graph and its features, without ÂX, of which only a few rows are needed."""
     plain = config.replace(precompute=False, samples=1, feature_scaling="none")
     data = prepare(graph, plain, None)
-    assert isinstance(data.inputs, FeatureRows)
     statistics = None
     if config.feature_scaling == "standard":
         nodes = graph.split.train
         statistics = column_statistics(graph.features, nodes[:: -(-len(nodes) // _MEASURED_NODES)])
-    features = FeatureRows(graph.features, config.feature_scaling, data.inputs.nodes, statistics)
-    return replace(data, inputs=features, statistics=statistics)
+    features = NodeFeatures(graph.features, config.feature_scaling, data.features.nodes, statistics)
+    return replace(data, features=features, inputs=features, statistics=statistics)

@@ -12,7 +12,7 @@ from torch import Tensor
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.data import TrainingData
 from fastgcn.config import TrainConfig
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.adjacency import Rows
 from fastgcn.kernels.products import sparse_times_dense
 from fastgcn.model import GCN
@@ -72,7 +72,7 @@ class ExactNetwork:
         """How many of a layer's `rows` can be computed exactly in about a tenth of a second."""
         matrix, (features, hidden) = self.data.adjacency, self.model.sizes[:2]
         # Each layer below adds the neighbours of the nodes needed; one layer fewer if ÂX is stored.
-        at_hand = not isinstance(self.data.inputs, FeatureRows)
+        at_hand = self.data.precomputed
         widenings = 1 + layer + self.config.precompute - at_hand
         entries = len(matrix.values)
         width = hidden if self._weights_first(_WORK // max(hidden, 1)) else features
@@ -97,17 +97,17 @@ class ExactNetwork:
 
     def _first(self, ids: IntArray) -> Tensor:
         """H^(1) of the nodes, from their rows of ÂX."""
-        inputs, first = self.data.inputs, self.model.convolutions[0]
-        if not isinstance(inputs, FeatureRows):
+        features, first = self.data.features, self.model.convolutions[0]
+        if self.data.precomputed:
             mixed = first(self.data.rows(torch.from_numpy(ids)), None)
             return self.model.activate(0, mixed)
         rows = self.data.adjacency.rows(ids)
         if self._weights_first(len(rows.indices)):
-            own = None if first.own_weight is None else torch.from_numpy(inputs(ids))
+            own = None if first.own_weight is None else features.take(ids)
             mixed = first.finish(torch.from_numpy(sparse_times_dense(*rows, self._weighed)), own)
         else:
             beside = None if first.own_weight is None else ids
-            mixed = first(torch.from_numpy(inputs.convolve(rows, beside)), None)
+            mixed = first(features.convolve(rows, beside), None)
         return self.model.activate(0, mixed)
 
     def _weights_first(self, entries: int) -> bool:
@@ -115,24 +115,22 @@ class ExactNetwork:
         known = "_weighed" in self.__dict__
         features, hidden = self.model.sizes[:2]
         dense = 0.0 if known else self.data.adjacency.n * features * hidden / _DENSE_GAIN
-        possible = isinstance(self.data.inputs, FeatureRows)
-        return possible and dense + entries * hidden < entries * features
+        return not self.data.precomputed and dense + entries * hidden < entries * features
 
     @cached_property
     def _weighed(self) -> FloatArray:
         """(n, d): XW of the first layer."""
-        inputs = self.data.inputs
-        assert isinstance(inputs, FeatureRows)
+        features = self.data.features
         weight: Tensor = self.model.convolutions[0].weight
         shift = torch.zeros(weight.shape[1])
-        if inputs.statistics is not None:
+        if features.statistics is not None:
             # ((X - mean)·scale)W = X(scale·W) - mean·(scale·W), so that X need not be copied.
-            mean, scale = map(torch.from_numpy, inputs.statistics)
+            mean, scale = map(torch.from_numpy, features.statistics)
             weight = scale[:, None] * weight
             shift = mean @ weight
-            inputs = FeatureRows(inputs.features, "none", inputs.nodes)
+            features = NodeFeatures(features.features, "none", features.nodes)
         every = _chunks(np.arange(self.data.adjacency.n))
-        parts = [torch.from_numpy(inputs(ids)) @ weight - shift for ids in every]
+        parts = [features.take(ids) @ weight - shift for ids in every]
         weighed: FloatArray = torch.cat(parts).numpy()
         return weighed
 

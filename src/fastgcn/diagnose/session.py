@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fastgcn.arrays import IntArray
-from fastgcn.backends.batches import Feed
+from fastgcn.backends.batches import Minibatches
 from fastgcn.backends.data import make_loss, prepare
 from fastgcn.backends.exact import check_width
 from fastgcn.backends.steps import Adam, flat_gradient, make_step
@@ -21,9 +21,8 @@ from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, relative_error
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
-from fastgcn.model import GCN
+from fastgcn.model import GCN, build_model
 from fastgcn.sampling import Block, FullSampler, LayerSampler, Sampler
-from fastgcn.train.run import build_model
 
 # Batches whose layers are measured.
 _BATCHES = 8
@@ -178,12 +177,12 @@ class StepTimer:
         """The median over a few steps."""
         config, rng = self.network.config, torch.Generator().manual_seed(self.network.config.seed)
         self.model.dropout.rng = torch.Generator(next(self.model.parameters()).device)
-        feed = Feed(self.network.data, config, self.model, sampler, rng)
+        minibatches = Minibatches(self.network.data, config, self.model, sampler, rng)
         spent: list[float] = []
         while len(spent) <= _STEPS and (len(spent) <= _FEWEST or sum(spent) < _SECONDS):
             batch = self.batches[len(spent) % len(self.batches)]
             start = time.perf_counter()
-            for part in feed.prepared([batch]):
+            for part in minibatches.singly([batch]):
                 self.step(part.blocks, part.x, part.labels)
             spent.append(time.perf_counter() - start)
         return statistics.median(spent[1:])

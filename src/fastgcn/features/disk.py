@@ -21,9 +21,9 @@ import numpy as np
 
 from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.data.layout import fingerprint
+from fastgcn.features.encoded import Bits, BitsInFile, BitsInMemory, EncodedStore, encoded, units
 from fastgcn.features.propagate import propagated
-from fastgcn.features.store import FeatureRows
-from fastgcn.features.stored import Bits, BitsInFile, BitsInMemory, StoredRows, encoded, units
+from fastgcn.features.store import NodeFeatures
 from fastgcn.files import write_text
 from fastgcn.graph.adjacency import Rows, RowSource
 from fastgcn.graph.graph import Graph
@@ -43,7 +43,7 @@ class InputBlocks:
     """Rows of ÂX (n, F), or of [ÂX | X] (n, 2F) with `beside`, as bits of one precision."""
 
     def __init__(
-        self, source: RowSource, features: FeatureRows, dtype: str, *, beside: bool = False
+        self, source: RowSource, features: NodeFeatures, dtype: str, *, beside: bool = False
     ) -> None:
         self.source, self.features, self.dtype, self.beside = source, features, dtype, beside
         self.n = source.n
@@ -66,8 +66,8 @@ class InputBlocks:
             for start in range(0, len(mixed), step):
                 some = mixed[start : start + step]
                 if self.beside:
-                    ids = np.arange(first + start, first + start + len(some))
-                    some = np.concatenate([some, self.features(ids)], axis=1)
+                    own = self.features.between(first + start, first + start + len(some))
+                    some = np.concatenate([some, own.numpy()], axis=1)
                     self.features.forget()
                 yield first + start, encoded(some, self.dtype)
 
@@ -78,7 +78,7 @@ def kept_inputs(
     rows: InputBlocks,
     folder: Path | None,
     chunk_bytes: int,
-) -> StoredRows:
+) -> EncodedStore:
     """The rows in a file, computed about `chunk_bytes` at a time where they are not there yet.
 
     It lies with the store that the features are mapped from or, where that cannot be written
@@ -96,14 +96,14 @@ def kept_inputs(
 def first_layer_rows(
     graph: Graph,
     source: RowSource,
-    features: FeatureRows,
+    features: NodeFeatures,
     nodes: IntArray,
     *,
     normalization: str,
     dtype: str,
     folder: Path | None,
     room: int,
-) -> StoredRows:
+) -> EncodedStore:
     """The rows of ÂX of `nodes`, ascending, in a file.
 
     The file stays for later only where `room`, the bytes of memory left, is less than it takes.
@@ -132,7 +132,7 @@ class _Selected:
         return self.source.rows(self.nodes[ids])
 
 
-def scratch_inputs(rows: InputBlocks, folder: Path | None, chunk_bytes: int) -> StoredRows:
+def scratch_inputs(rows: InputBlocks, folder: Path | None, chunk_bytes: int) -> EncodedStore:
     """The rows in memory, or with a `folder` in an unnamed file there."""
     scratch = Scratch((rows.n, rows.units), np.int16, folder)
     for start, block in rows.blocks([(0, rows.n)], chunk_bytes):
@@ -140,11 +140,11 @@ def scratch_inputs(rows: InputBlocks, folder: Path | None, chunk_bytes: int) -> 
     bits: Bits = BitsInMemory(scratch.array)
     if scratch.descriptor is not None:
         bits = BitsInFile(scratch.descriptor, (rows.n, rows.units), scratch)
-    return StoredRows(bits, rows.dtype)
+    return EncodedStore(bits, rows.dtype)
 
 
 def inputs_key(
-    graph: Graph, normalization: str, features: FeatureRows, rows: IntArray | None = None
+    graph: Graph, normalization: str, features: NodeFeatures, rows: IntArray | None = None
 ) -> dict[str, str]:
     """What decides ÂX: the graph, the part of it that `features` are of, the two scalings, and
     which `rows` of ÂX (None: all).
@@ -183,7 +183,7 @@ class _Kept:
         self.step = rows.rows_a_block
         self.about = {"rows": rows.n, "row_bytes": self.row_bytes, "rows_a_block": self.step}
 
-    def completed(self, chunk_bytes: int) -> StoredRows:
+    def completed(self, chunk_bytes: int) -> EncodedStore:
         """All rows, after computing those that are not there whole."""
         size = self.rows.n * self.row_bytes
         with self.data.open("a+b") as file:
@@ -198,7 +198,7 @@ class _Kept:
         descriptor = os.open(self.data, os.O_RDONLY)
         weakref.finalize(self, os.close, descriptor)
         shape = self.rows.n, self.rows.units
-        return StoredRows(BitsInFile(descriptor, shape, self), self.rows.dtype)
+        return EncodedStore(BitsInFile(descriptor, shape, self), self.rows.dtype)
 
     def _checked(self) -> list[str | None]:
         """The checksum of every block, None for those that are not there or are damaged."""

@@ -1,4 +1,4 @@
-"""ÂX, once: in memory, or in row chunks to a file where it does not fit."""
+"""ÂX, computed once: dense in memory, sparse, or chunk by chunk for a file."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,11 +6,12 @@ from typing import IO
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack, vstack
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.sparse import SparseMatrix
+from fastgcn.features.store import NodeFeatures, add_product
 from fastgcn.graph.adjacency import Adjacency, Rows, RowSource
 from fastgcn.kernels.products import add_part_product, sorted_times_dense
 from fastgcn.progress import progress
@@ -32,7 +33,7 @@ _TRIED = 256  # rows of Â from which its mean number of entries is told
 
 
 def propagate(
-    adjacency: RowSource, features: FeatureRows, *, out: IO[bytes] | None = None
+    adjacency: RowSource, features: NodeFeatures, *, out: IO[bytes] | None = None
 ) -> FloatArray:
     """(n, F) float32: the rows of ÂX, from features read part after part.
 
@@ -42,7 +43,7 @@ def propagate(
     n, width = adjacency.n, features.width
     if out is None:
         rows: FloatArray = np.empty((n, width), np.float32)
-        with progress("Precomputing ÂX", n * features.n, "pairs of nodes") as advance:
+        with progress("Precomputing ÂX", n * len(features), "pairs of nodes") as advance:
             _multiply(adjacency.rows(np.arange(n)), features, rows, _PART_BYTES, advance)
         return rows
     reserve(out, 4 * n * width)
@@ -55,7 +56,7 @@ def propagate(
 
 def propagated(
     adjacency: RowSource,
-    features: FeatureRows,
+    features: NodeFeatures,
     ranges: list[tuple[int, int]],
     n_bytes: int,
     multiple: int = 1,
@@ -71,7 +72,7 @@ def propagated(
     longest = max((stop - start for start, stop in ranges), default=0)
     buffer = np.empty((min(at_once, longest), width), np.float32)
     asked = sum(stop - start for start, stop in ranges)
-    with progress("Precomputing ÂX", asked * features.n, "pairs of nodes") as advance:
+    with progress("Precomputing ÂX", asked * len(features), "pairs of nodes") as advance:
         for first, last in ranges:
             for start in range(first, last, at_once):
                 stop = min(start + at_once, last)
@@ -97,7 +98,7 @@ def _rows_between(adjacency: RowSource, start: int, stop: int) -> Rows:
 
 def _multiply(
     matrix: Rows,
-    features: FeatureRows,
+    features: NodeFeatures,
     out: FloatArray,
     part_bytes: int,
     advance: Callable[[int], None],
@@ -107,17 +108,54 @@ def _multiply(
         for start in range(0, len(out), _ROWS_AT_ONCE):
             rows = matrix._replace(indptr=matrix.indptr[start : start + _ROWS_AT_ONCE + 1])
             into = out[start : start + _ROWS_AT_ONCE]
-            _add_product(rows, part, first, into)
+            add_product(rows, part, first, into)
             advance(len(into) * int(part.shape[0]))
 
 
-def _add_product(rows: Rows, part: FloatArray | csr_array, first: int, out: FloatArray) -> None:
-    from fastgcn.kernels.products import add_part_product, sparse_times_sparse  # loads numba
+# Share of entries of ÂX that are not zero, up to which they are kept alone: a dense
+# product takes a fifth of the time a multiplication.
+_DENSEST = 0.2
 
-    if isinstance(part, csr_array):
-        sparse_times_sparse(*rows, part.indptr, part.indices, part.data, out)
-    else:
-        add_part_product(*rows, np.asarray(part), first, out)
+_TRIED_ROWS = 256  # rows of ÂX from which that share is told
+_ENTRY_BYTES = 8  # an int32 and a float32
+
+
+def sparse_inputs(
+    rows: Rows, features: NodeFeatures, own: IntArray | None, fits: Callable[[int], bool]
+) -> SparseMatrix | None:
+    """(s, F): some rows of Â times X; None where it would not be sparse, or `fits` refuses it.
+
+    With `own` (s,), (s, 2F): the rows of X under these ids to the right of that. `fits` is asked
+    about a number of bytes.
+    """
+    if not features.sparse:
+        return None
+    needed, columns = np.arange(len(features)), rows.indices
+    if len(columns) < len(features):
+        needed, columns = np.unique(columns, return_inverse=True)
+    x = features.sparse_rows(needed)
+    n = len(rows.indptr) - 1
+    mix = csr_array((rows.values, columns, rows.indptr), shape=(n, len(needed)))
+    tried = mix[:: max(n // _TRIED_ROWS, 1)] @ x
+    density = tried.nnz / max(tried.shape[0] * features.width, 1)
+    n_bytes = int(density * n * features.width + (0 if own is None else x.nnz)) * _ENTRY_BYTES
+    if density > _DENSEST or not fits(n_bytes):
+        return None
+    mixed = _product(mix, x)
+    if own is not None:
+        mixed = csr_array(hstack([mixed, features.sparse_rows(own)], format="csr"))
+    mixed.sort_indices()
+    return SparseMatrix.of(mixed)
+
+
+def _product(mix: csr_array, x: csr_array) -> csr_array:
+    parts = []
+    n = mix.shape[0]
+    with progress("Precomputing ÂX", n, "rows") as advance:
+        for start in range(0, max(n, 1), _ROWS_AT_ONCE):
+            parts.append(mix[start : start + _ROWS_AT_ONCE] @ x)
+            advance(parts[-1].shape[0])
+    return csr_array(vstack(parts, format="csr"))
 
 
 _FILLED_PART_BYTES = 1 << 26  # of rows in a file that are read at a time

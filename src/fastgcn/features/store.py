@@ -1,107 +1,156 @@
-"""Feature rows by id: the one way that training and inference read features.
+"""`FeatureStore`: the rows that the first layer reads, by node id, wherever they lie.
 
-Dense, memory-mapped and sparse features look the same from here; only the rows asked for are
-ever read.
+`NodeFeatures` reads rows of X from the graph's feature matrix. ÂX, where it is precomputed, is a
+`DenseStore`, a `SparseMatrix` (features.sparse) or an `EncodedStore` (features.encoded: half
+precision, or in a file with its hot rows in memory). `SideBySide` concatenates two stores.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array
+from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.features.scaling import Statistics, divided_by_sums, standardised
+from fastgcn.features.sparse import InputRows
 from fastgcn.graph.adjacency import Rows
 from fastgcn.graph.csr import check_sparse
-from fastgcn.progress import progress
+from fastgcn.kernels.products import add_part_product, sparse_times_sparse
 from fastgcn.scratch import forget
 
-# Bytes of float64 that statistics look at together, so that a memory map is read in pieces.
-_CHUNK_BYTES = 1 << 26
 
+class FeatureStore(Protocol):
+    """(n, width) float32 rows, read by node id.
 
-class Statistics(NamedTuple):
-    """What standardises features: (x - mean) · scale, each (F,) float32."""
-
-    mean: FloatArray
-    scale: FloatArray
-
-
-def column_statistics(features: FloatArray | csr_array, nodes: IntArray) -> Statistics:
-    """Mean and 1/sd of every column of an (N, F) matrix over the rows `nodes`, at least one.
-
-    Sparse features keep a mean of zero, for subtracting another would fill the matrix. A column
-    that does not vary has scale one.
-
-    >>> column_statistics(np.array([[1.0, 5.0], [3.0, 5.0], [9.0, 9.0]]), np.array([0, 1]))
-    Statistics(mean=array([2., 5.], dtype=float32), scale=array([1., 1.], dtype=float32))
+    `take` and `between` return tensors, or a `SparseMatrix` where the store is sparse; both have
+    `to(device)` and `@`, and may share memory with the store, so they must not be written to.
     """
-    return statistics_of(column_moments(features, nodes), sparse=isinstance(features, csr_array))
+
+    def __len__(self) -> int:
+        """n, the number of rows."""
+        ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def on_disk(self) -> bool:
+        """True if rows are read from a file and do not stay in memory."""
+        ...
+
+    def take(self, ids: IntArray) -> InputRows:
+        """(len(ids), width): the rows `ids`, in that order."""
+        ...
+
+    def between(self, start: int, stop: int) -> InputRows:
+        """(stop - start, width): the rows start..stop-1."""
+        ...
 
 
-class Moments(NamedTuple):
-    """Of so many `rows`: (F,) float64, each column's mean and its Σ (x - mean)²."""
+@dataclass(frozen=True, slots=True)
+class DenseStore:
+    """The rows of an array in memory, or of a memory map.
 
-    rows: int
-    mean: FloatArray
-    squares: FloatArray
+    >>> DenseStore(np.eye(3, dtype=np.float32)).take(np.array([2, 0]))
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
 
-    def joined(self, other: "Moments") -> "Moments":
-        """Those of both together; sums of raw squares would cancel."""
-        total, difference = self.rows + other.rows, other.mean - self.mean
-        if total == 0:
-            return self
-        squares = self.squares + other.squares
-        squares += difference**2 * (self.rows * other.rows / total)
-        return Moments(total, self.mean + difference * (other.rows / total), squares)
+    array: FloatArray
 
+    def __len__(self) -> int:
+        return int(self.array.shape[0])
 
-def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> Moments:
-    """Of the rows `nodes`, read in pieces."""
-    if isinstance(features, csr_array):
-        check_sparse(features)
-    width = int(features.shape[1])
-    found = Moments(0, np.zeros(width), np.zeros(width))
-    step = max(1, _CHUNK_BYTES // max(8 * width, 1))
-    with progress("Measuring the features", len(nodes), "nodes") as advance:
-        for start in range(0, len(nodes), step):
-            ids = nodes[start : start + step]
-            found = found.joined(Moments(len(ids), *_moments(features[ids])))
-            if isinstance(features, np.ndarray):
-                forget(features)
-            advance(len(ids))
-    return found
+    @property
+    def width(self) -> int:
+        return int(self.array.shape[1])
+
+    @property
+    def on_disk(self) -> bool:
+        return isinstance(self.array, np.memmap)
+
+    def take(self, ids: IntArray) -> Tensor:
+        # Not by [ids], which takes twice as long.
+        return torch.from_numpy(self.array).index_select(0, torch.from_numpy(ids))
+
+    def between(self, start: int, stop: int) -> Tensor:
+        return torch.from_numpy(self.array[start:stop])
 
 
-def statistics_of(moments: Moments, *, sparse: bool) -> Statistics:
-    """What brings these columns to mean 0, unless sparse, and to standard deviation 1."""
-    deviation = np.sqrt(moments.squares / moments.rows)
-    scale = np.divide(1, deviation, out=np.ones(len(deviation)), where=deviation > 0)
-    mean = np.zeros(len(scale)) if sparse else moments.mean
-    return Statistics(mean.astype(np.float32), scale.astype(np.float32))
+class SideBySide:
+    """The rows of two dense stores concatenated: [left(v) | right(v)].
+
+    For a first layer that wants ÂX and X, neither of which is then copied whole.
+    """
+
+    def __init__(self, left: "DenseStore | NodeFeatures", right: "NodeFeatures") -> None:
+        self.left, self.right = left, right
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    @property
+    def width(self) -> int:
+        return self.left.width + self.right.width
+
+    @property
+    def on_disk(self) -> bool:
+        return self.left.on_disk or self.right.on_disk
+
+    def take(self, ids: IntArray) -> Tensor:
+        return torch.cat([self.left.take(ids), self.right.take(ids)], dim=1)
+
+    def between(self, start: int, stop: int) -> Tensor:
+        return torch.cat([self.left.between(start, stop), self.right.between(start, stop)], dim=1)
 
 
-def _moments(rows: FloatArray | csr_array) -> tuple[FloatArray, FloatArray]:
-    """(F,) the mean of each column, and the sum of squared distances from it."""
-    if not isinstance(rows, csr_array):
-        mean = rows.mean(axis=0, dtype=np.float64)
-        return mean, np.square(rows - mean).sum(axis=0)
-    n, width = rows.shape
-    mean = np.bincount(rows.indices, weights=rows.data, minlength=width) / n
-    distances = np.square(rows.data - mean[rows.indices])
-    zeros = n - np.bincount(rows.indices, minlength=width)
-    squares = np.bincount(rows.indices, weights=distances, minlength=width) + zeros * mean**2
-    return mean, squares
+class Stacked:
+    """The rows of two dense stores, those of `lower` numbered after those of `upper`.
+
+    For a graph that new nodes join.
+    """
+
+    def __init__(self, upper: "NodeFeatures", lower: "NodeFeatures") -> None:
+        self.upper, self.lower = upper, lower
+
+    def __len__(self) -> int:
+        return len(self.upper) + len(self.lower)
+
+    @property
+    def width(self) -> int:
+        return self.upper.width
+
+    @property
+    def on_disk(self) -> bool:
+        return self.upper.on_disk or self.lower.on_disk
+
+    def take(self, ids: IntArray) -> Tensor:
+        first = ids < len(self.upper)
+        rows = torch.empty((len(ids), self.width))
+        rows[torch.from_numpy(first)] = self.upper.take(ids[first])
+        rows[torch.from_numpy(~first)] = self.lower.take(ids[~first] - len(self.upper))
+        return rows
+
+    def between(self, start: int, stop: int) -> Tensor:
+        return self.take(np.arange(start, stop))
 
 
-class FeatureRows:
-    """Rows of an (N, F) feature matrix under ids 0..n-1.
+class NodeFeatures:
+    """Rows of an (N, F) feature matrix under ids 0..n-1, scaled; read as they are asked for.
 
-    `nodes` (n,) says which row an id stands for, None that they are the same. `scaling`:
+    Dense, memory-mapped and sparse matrices look the same from outside. `nodes` (n,) says which
+    row an id stands for, None that they are the same. `scaling`:
 
     * "row" divides every row by the sum of its magnitudes, as the authors' program does with
       counts of words; a row of zeros stays;
     * "standard" standardises every column by `statistics`, those of the training nodes.
+
+    Without `keep_pages`, the pages of a memory map are let go after every reading, so that they
+    do not fill the memory of this process.
     """
 
     def __init__(
@@ -110,24 +159,29 @@ class FeatureRows:
         scaling: str = "none",
         nodes: IntArray | None = None,
         statistics: Statistics | None = None,
+        *,
+        keep_pages: bool = True,
     ) -> None:
         assert (statistics is None) == (scaling != "standard")
         if isinstance(features, csr_array):
             check_sparse(features)
         self.features, self.scaling, self.nodes = features, scaling, nodes
-        self.statistics = statistics
+        self.statistics, self.keep_pages = statistics, keep_pages
+
+    def __len__(self) -> int:
+        return int(self.features.shape[0]) if self.nodes is None else len(self.nodes)
 
     @property
     def width(self) -> int:
         return int(self.features.shape[1])
 
     @property
-    def n(self) -> int:
-        return int(self.features.shape[0]) if self.nodes is None else len(self.nodes)
+    def on_disk(self) -> bool:
+        return isinstance(self.features, np.memmap) and not self.keep_pages
 
     @property
     def sparse(self) -> bool:
-        """Whether rows are sparse: the features are, and no mean is taken off them."""
+        """True if rows are sparse: the features are, and no mean is subtracted from them."""
         centred = self.statistics is not None and bool(self.statistics.mean.any())
         return isinstance(self.features, csr_array) and not centred
 
@@ -136,31 +190,38 @@ class FeatureRows:
         assert self.sparse
         return cast(csr_array, self._rows(ids))
 
-    def __call__(self, ids: IntArray) -> FloatArray:
+    def take(self, ids: IntArray) -> Tensor:
         """(len(ids), F) float32, dense, a copy."""
         rows = self._rows(ids)
-        return cast(FloatArray, rows.toarray() if isinstance(rows, csr_array) else rows)
+        if isinstance(rows, csr_array):
+            rows = rows.toarray()
+        self._let_go()
+        return torch.from_numpy(rows)
 
-    def convolve(self, rows: Rows, beside: IntArray | None = None) -> FloatArray:
+    def between(self, start: int, stop: int) -> Tensor:
+        return self.take(np.arange(start, stop))
+
+    def convolve(self, rows: Rows, beside: IntArray | None = None) -> Tensor:
         """(s, F) float32: the product of some rows of Â with the features, ÂX.
 
         With `beside` (s,), (s, 2F): the rows of X under these ids to the right of that.
         """
-        mixed = self._convolve(rows)
-        return mixed if beside is None else np.concatenate([mixed, self(beside)], axis=1)
+        mixed = torch.from_numpy(self._convolve(rows))
+        self._let_go()
+        return mixed if beside is None else torch.cat([mixed, self.take(beside)], dim=1)
 
-    def parts(self, n_bytes: int) -> Iterator[tuple[int, "FloatArray | csr_array"]]:
+    def parts(self, n_bytes: int) -> Iterator[tuple[int, FloatArray | csr_array]]:
         """All rows in order: the first id of each part, and its rows, about `n_bytes` of them.
 
-        What is in memory as it is wanted, and what is sparse, is one part.
+        Rows that lie in memory as they are wanted, and sparse rows, are one part.
         """
         as_they_are = self.scaling == "none" and self.nodes is None
         mapped = isinstance(self.features, np.memmap)
-        step = max(1, n_bytes // max(4 * self.width, 1))
+        n, step = len(self), max(1, n_bytes // max(4 * self.width, 1))
         if isinstance(self.features, csr_array) or (as_they_are and not mapped):
-            step = max(self.n, 1)
-        for first in range(0, self.n, step):
-            stop = min(first + step, self.n)
+            step = max(n, 1)
+        for first in range(0, n, step):
+            stop = min(first + step, n)
             if not as_they_are:
                 yield first, self._rows(np.arange(first, stop))
             else:
@@ -168,13 +229,15 @@ class FeatureRows:
             self.forget()
 
     def forget(self) -> None:
-        """Let go of the rows that were read of a memory map."""
+        """Let go of the pages that were read of a memory map."""
         if isinstance(self.features, np.ndarray):
             forget(self.features)
 
-    def _convolve(self, rows: Rows) -> FloatArray:
-        from fastgcn.kernels.products import add_part_product, sparse_times_sparse  # loads numba
+    def _let_go(self) -> None:
+        if not self.keep_pages:
+            self.forget()
 
+    def _convolve(self, rows: Rows) -> FloatArray:
         if self.scaling == "none":
             # Straight from the feature matrix, which may be a memory map: nothing is gathered.
             columns = rows.indices if self.nodes is None else self.nodes[rows.indices]
@@ -182,38 +245,24 @@ class FeatureRows:
         else:
             needed, columns = np.unique(rows.indices, return_inverse=True)
             part = self._rows(needed)
-        matrix = rows.indptr, columns, rows.values
         mixed = np.empty((len(rows.indptr) - 1, self.width), np.float32)
-        if isinstance(part, csr_array):
-            sparse_times_sparse(*matrix, part.indptr, part.indices, part.data, mixed)
-        else:
-            add_part_product(*matrix, np.asarray(part), 0, mixed)
+        add_product(Rows(rows.indptr, columns, rows.values), part, 0, mixed)
         return mixed
 
     def _rows(self, ids: IntArray) -> FloatArray | csr_array:
-        """The scaled rows, sparse where the features are and no mean is taken off them."""
+        """The scaled rows, sparse where the features are and no mean is subtracted from them."""
         rows = self.features[ids if self.nodes is None else self.nodes[ids]]
         if self.statistics is not None:
-            return _standardised(rows, self.statistics)
-        if self.scaling == "none":
-            return rows
-        sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
-        scales: FloatArray = np.zeros(len(sums), np.float32)
-        np.divide(1, sums, out=scales, where=sums > 0)
-        if isinstance(rows, csr_array):
-            rows.data *= np.repeat(scales, np.diff(rows.indptr))
-            return rows
-        rows *= scales[:, None]
-        return rows
+            return standardised(rows, self.statistics)
+        return rows if self.scaling == "none" else divided_by_sums(rows)
 
 
-def _standardised(rows: FloatArray | csr_array, statistics: Statistics) -> FloatArray | csr_array:
-    mean, scale = statistics
-    if isinstance(rows, csr_array):
-        if not mean.any():
-            rows.data *= scale[rows.indices]
-            return rows
-        rows = rows.toarray()
-    rows -= mean  # in place: they are a copy already, and may be many
-    rows *= scale
-    return rows
+def add_product(rows: Rows, part: FloatArray | csr_array, first: int, out: FloatArray) -> None:
+    """out (s, F) = rows of Â times X, of which `part` holds the rows from `first` on.
+
+    A dense part that does not begin X is added to what is in `out`; a sparse part is all of X.
+    """
+    if isinstance(part, csr_array):
+        sparse_times_sparse(*rows, part.indptr, part.indices, part.data, out)
+    else:
+        add_part_product(*rows, np.asarray(part), first, out)

@@ -1,7 +1,7 @@
 """Â, the normalised adjacency matrix: its rows, its columns' norms, and induced subgraphs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from fastgcn.errors import InputError, nearest
 from fastgcn.graph import checks
 from fastgcn.graph.csr import CSR, check_columns, check_rows, index_dtype
 from fastgcn.graph.graph import Graph, Split
+from fastgcn.scratch import Scratch
 
 Normalization = Literal["symmetric", "row", "neighbors"]
 NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row", "neighbors")
@@ -48,15 +49,22 @@ class Adjacency:
         indptr: (n+1,) int64.
         indices: (m,) int32 or int64, ascending in each row.
         values: (m,) float32.
+        files: those that `indices` and `values` lie in, where memory has no room for them.
     """
 
     indptr: IntArray
     indices: IntArray
     values: FloatArray
+    files: tuple[Scratch, ...] = field(default=(), repr=False)
 
     @property
     def n(self) -> int:
         return len(self.indptr) - 1
+
+    def forget(self) -> None:
+        """Let go of the pages that were read of the files; they would stay in memory."""
+        for file in self.files:
+            file.forget()
 
     def to_scipy(self) -> csr_array:
         """The same matrix over the same arrays."""

@@ -214,7 +214,8 @@ class Graph:
         kept = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return Graph.trusted(**(kept | {"stored_fingerprint": None} | changes))
 
-    # Conversions live in `data.convert`; each imports its library only when it is called.
+    # Conversions live in `data.convert` and `data.convert_networkx`; each imports its library only
+    # when it is called.
 
     @classmethod
     def from_scipy(cls, adjacency: Any, *, features: Any, **fields: Any) -> "Graph":
@@ -232,15 +233,15 @@ class Graph:
     @classmethod
     def from_networkx(cls, graph: "networkx.Graph", **options: Any) -> "Graph":
         """From a networkx graph; node and edge attributes are named by the options."""
-        from fastgcn.data import convert
+        from fastgcn.data import convert_networkx
 
-        return convert.from_networkx(graph, **options)
+        return convert_networkx.from_networkx(graph, **options)
 
     def to_networkx(self) -> "networkx.Graph":
         """As a networkx `Graph` or `DiGraph` under the user's own node ids."""
-        from fastgcn.data import convert
+        from fastgcn.data import convert_networkx
 
-        return convert.to_networkx(self)
+        return convert_networkx.to_networkx(self)
 
     @classmethod
     def from_pyg(cls, data: "torch_geometric.data.Data", **fields: Any) -> "Graph":

@@ -215,10 +215,9 @@ def counted_rows(csr: CSR, nodes: IntArray | None, normalization: str) -> Counte
 
 
 class Gathered(NamedTuple):
-    """Â, the files that it lies in, if it does, and (n,) the squared norms of its columns."""
+    """Â, and (n,) the squared norms of its columns."""
 
     adjacency: Adjacency
-    files: tuple[Scratch, ...]
     squares: FloatArray
 
 
@@ -237,7 +236,7 @@ def gather(source: CountedRows, folder: Path | None) -> Gathered:
         values.put(int(indptr[start]), rows.values)
         squares += np.bincount(rows.indices, np.square(rows.values), minlength=source.n)
     files = (indices, values) if values.descriptor is not None else ()
-    return Gathered(Adjacency(indptr, indices.array, values.array), files, squares)
+    return Gathered(Adjacency(indptr, indices.array, values.array, files), squares)
 
 
 def _progressing(counts: IntArray, what: str) -> Iterator[tuple[int, int]]:

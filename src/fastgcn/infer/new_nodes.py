@@ -12,7 +12,7 @@ import numpy as np
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import check_width, feature_rows, full_forward
 from fastgcn.errors import InputError
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import Stacked
 from fastgcn.graph import checks
 from fastgcn.graph.csr import csr_from_edges
 from fastgcn.graph.graph import Graph
@@ -58,11 +58,7 @@ def predict_new(
             full_forward(
                 model,
                 GraphRows(graph.csr, model.normalization, joined),
-                _JoinedFeatures(
-                    feature_rows(model, graph.features),
-                    feature_rows(model, rows),
-                    graph.n_nodes,
-                ),
+                Stacked(feature_rows(model, graph.features), feature_rows(model, rows)),
                 np.arange(graph.n_nodes, graph.n_nodes + k),
             )
         )
@@ -94,20 +90,6 @@ def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) ->
         touched = np.array([n], dtype=np.int64)  # a lone new node still has its row
     columns = touched[gained.indices]
     return Joined(k, touched.astype(np.int64), type(gained)(gained.indptr, columns, gained.weights))
-
-
-class _JoinedFeatures:
-    """Rows of the old features, and behind them those of the new nodes."""
-
-    def __init__(self, old: FeatureRows, new: FeatureRows, n: int) -> None:
-        self.old, self.new, self.n = old, new, n
-
-    def __call__(self, ids: IntArray) -> FloatArray:
-        is_old = ids < self.n
-        rows = np.empty((len(ids), self.new.width), dtype=np.float32)
-        rows[is_old] = self.old(ids[is_old])
-        rows[~is_old] = self.new(ids[~is_old] - self.n)
-        return rows
 
 
 def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:

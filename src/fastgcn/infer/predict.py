@@ -163,7 +163,7 @@ def _full_rows(model: GCN, graph: Graph, nodes: IntArray, layers: int, memory: s
             dtype="float32",
             folder=None,
             room=left,
-        ).between
+        )
     return full_forward(
         model,
         source,
@@ -257,7 +257,7 @@ def _sampled_forward(
     for start in range(0, len(asked), _SAMPLED_AT_ONCE):
         batch = torch.from_numpy(asked[start : start + _SAMPLED_AT_ONCE])
         blocks = sampler.sample(batch, rng)
-        x = torch.from_numpy(features(blocks[0].src.numpy())).to(device)
+        x = features.take(blocks[0].src.numpy()).to(device)
         parts.append(model([block.to(device) for block in blocks], x))
     model.train(was_training)
     return torch.cat(parts)[torch.from_numpy(place).to(device)]

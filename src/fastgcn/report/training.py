@@ -127,11 +127,14 @@ def sampling_statistics(run: Run, graph: Graph, *, own: bool) -> Section:
     `own`: True if the run was trained on `graph`; no other graph can say how it drew.
     """
     config = run.config
-    if not config.neighbor_sampling and not config.layer_samples:
+    if "sampler" in run.metrics:
+        who = f"Blocks came from a sampler of your own, {run.metrics['sampler']}."
+        content: list[Content] = [f"{who} {_empty_rows(run)}", *_empty_rows_figure(run), _RECORDED]
+    elif not config.neighbor_sampling and not config.layer_samples:
         reason = f"{config.method} uses whole neighbourhoods"
         if config.method == "fastgcn":
             reason = "the only layer is precomputed, and exact"
-        content: list[Content] = [f"Nothing was drawn: {reason}."]
+        content = [f"Nothing was drawn: {reason}."]
     elif not own:
         content = [_empty_rows(run), *_empty_rows_figure(run), _RECORDED]
     else:

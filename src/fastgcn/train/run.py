@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, with_nan, write_bytes, write_text
-from fastgcn.model import GCN
+from fastgcn.model import GCN, build_model
 
 SCHEMA = 1
 
@@ -51,14 +51,6 @@ class Run:
     def load(path: str | os.PathLike[str]) -> "Run":
         """A finished run from its folder."""
         return RunFolder.open(Path(path)).load()
-
-
-@dataclass(slots=True)
-class Checkpoint:
-    """Everything an interrupted run needs to continue as if nothing had happened."""
-
-    tensors: dict[str, Tensor]
-    progress: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -103,6 +95,13 @@ class RunFolder:
         if missing or not isinstance(about["config"], dict):
             raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
         return cls(path, about)
+
+    def discard_if_unused(self) -> None:
+        """Remove the folder of a run that was refused before its first epoch."""
+        if not (self.path / "metrics.jsonl").exists():
+            (self.path / "config.json").unlink()
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
 
     @property
     def config(self) -> TrainConfig:
@@ -202,24 +201,6 @@ class RunFolder:
         if not isinstance(result, dict) or not isinstance(result.get("epochs"), int):
             raise FormatError(f"{path} is damaged: it does not say how many epochs there were")
         return result
-
-
-def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
-    """The network of a config, its weights drawn from the config's seed."""
-    mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
-    return GCN(
-        sizes,
-        bias=config.bias,
-        dropout=config.dropout_rates,
-        multilabel=multilabel,
-        normalization=config.normalization,
-        feature_scaling=config.feature_scaling,
-        skip=config.skip or mean,
-        input_skip=config.input_skip or mean,
-        norm=config.norm,
-        jumping=config.jumping,
-        rng=torch.Generator().manual_seed(config.seed),
-    )
 
 
 def _safetensors(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:

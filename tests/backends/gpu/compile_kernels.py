@@ -16,7 +16,7 @@ from triton.runtime.jit import JITFunction
 from fastgcn.kernels.gpu.adam import Parameter
 from fastgcn.kernels.gpu.scan import Room
 from fastgcn.kernels.gpu.step import PlainStep
-from tests.backends.gpu.on_device import SETTINGS, trainer
+from tests.backends.gpu.on_device import SETTINGS, training
 from tests.communities import communities
 
 NETWORKS: list[dict[str, Any]] = [
@@ -71,7 +71,7 @@ def main(capability: int) -> dict[str, dict[str, int]]:
 
     JITFunction.run = compiled
     for changes in NETWORKS:
-        trainer(communities(), SETTINGS.replace(**changes)).epoch()
+        training(communities(), SETTINGS.replace(**changes)).epoch()
     for dtype in (torch.float32, torch.bfloat16):
         steps(dtype, 400, precision="tf32", frugal=False)
     steps(torch.float16, 400, precision="ieee", frugal=False)

@@ -1,8 +1,8 @@
-"""Trainers whose graph is on the device there is, and quick settings for them."""
+"""Trainings whose graph is on the device there is, and quick settings for them."""
 
 from fastgcn import Graph, TrainConfig
-from fastgcn.backends.gpu.backend import OnDevice
-from fastgcn.train.loop import Trainer
+from fastgcn.backends.gpu.backend import GpuBackend
+from fastgcn.train.loop import Training
 from tests.backends.gpu.small import DEVICE
 
 SETTINGS = TrainConfig(
@@ -10,10 +10,10 @@ SETTINGS = TrainConfig(
 )
 
 
-def trainer(graph: Graph, config: TrainConfig) -> Trainer:
-    return Trainer(graph, config, None, OnDevice(graph, config, DEVICE))
+def training(graph: Graph, config: TrainConfig) -> Training:
+    return Training(config, GpuBackend(graph, config, DEVICE))
 
 
-def place(there: Trainer) -> OnDevice:
-    assert isinstance(there.workshop, OnDevice)
-    return there.workshop
+def place(there: Training) -> GpuBackend:
+    assert isinstance(there.backend, GpuBackend)
+    return there.backend

@@ -136,8 +136,10 @@ def test_expectation_and_variance_are_those_of_the_cpu(
         (room,) = device.sample(rows.repeat(count, 1), steps)
         blocks = [reference.dense_block(room, k, len(rows), N) @ x for k in range(count)]
         there += [float(block.sum()) for block in blocks]
-    csr = (part.cpu().numpy() for part in small.csr)
-    sampler = LayerSampler(Adjacency(*csr), [T], distribution=distribution, draws=draws)
+    indptr, indices, values = (part.cpu().numpy() for part in small.csr)
+    sampler = LayerSampler(
+        Adjacency(indptr, indices, values), [T], distribution=distribution, draws=draws
+    )
     rng, batch = torch.Generator().manual_seed(3), torch.unique(rows).long().cpu()
     assert len(batch) == len(rows)
     here = []

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from fastgcn import Graph, Split
+from fastgcn.backends.cpu import ready
 from fastgcn.backends.data import prepare
 from fastgcn.backends.gpu import forward as norms_of_rows
 from fastgcn.backends.gpu.data import features_fit, prepare_on_device
 from fastgcn.backends.gpu.forward import HostRows, row_norms
 from fastgcn.backends.gpu.matrix import empty_rows
 from fastgcn.errors import InputError
-from fastgcn.train.loop import Trainer
-from tests.backends.gpu.on_device import SETTINGS, place, trainer
+from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.backends.gpu.small import DEVICE
 from tests.communities import communities
 
@@ -69,7 +69,7 @@ def test_numbers_that_half_precision_lacks_are_refused(features: str) -> None:
     graph = communities()
     large = dataclasses.replace(graph, features=graph.features * 1e6)
     with pytest.raises(InputError, match="holds numbers up to 65,504"):
-        trainer(large, half(features))
+        training(large, half(features))
 
 
 def with_one_large_number() -> Graph:
@@ -102,11 +102,11 @@ def test_row_norms_do_not_depend_on_where_the_features_are(
     graph, found = communities(), []
     config = SETTINGS.replace(distribution="optimal", hidden=(8, 5), **changes)
     for features in ("device", "host"):
-        there = trainer(graph, config.replace(features=features))
-        data = place(there).device_data
+        there = training(graph, config.replace(features=features))
+        data = place(there).data
         rows = HostRows(graph.features, data.nodes)
-        found.append(row_norms(there.model, config, data, rows))
+        found.append(row_norms(place(there).model, config, data, rows))
     assert [len(each) for each in found[0]] == [36] * config.sampled_layers
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
-    want = [torch.from_numpy(each) for each in Trainer(graph, config, None).row_norms()]
+    want = [torch.from_numpy(each) for each in ready(graph, config).row_norms()]
     torch.testing.assert_close([each.cpu() for each in found[0]], want, rtol=1e-5, atol=1e-6)

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from fastgcn.backends.gpu import steps as all_steps
-from fastgcn.backends.gpu.backend import OnDevice
+from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.steps import AutogradSteps, DeviceParameters, FusedSteps, try_out
 from fastgcn.kernels.gpu.step import OutOfResources
-from tests.backends.gpu.on_device import SETTINGS, place, trainer
+from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.communities import communities
 
 
@@ -19,16 +19,23 @@ def test_fused_steps_are_those_of_autograd() -> None:
     graph = communities()
     kinds = []
     for kind in (FusedSteps, AutogradSteps):
-        there = trainer(graph, SETTINGS.replace(bias=True))
-        parameters = DeviceParameters(there.model, there.optimizer)
+        there = training(graph, SETTINGS.replace(bias=True))
+        parameters = DeviceParameters(place(there).model, place(there).learner.optimizer)
         group = place(there).group
         group.shuffle(0)
         if kind is FusedSteps:
-            kind(there.model, parameters, place(there).device_data, group, "ieee").run()
+            kind(place(there).model, parameters, place(there).data, group, "ieee").run()
         else:
-            data = place(there).device_data
-            AutogradSteps(there.model, there.loss, parameters, data, group, there.dropout_rng).run()
-        kinds.append((there.model.state_dict(), group.losses.clone(), parameters.steps))
+            data = place(there).data
+            AutogradSteps(
+                place(there).model,
+                place(there).loss,
+                parameters,
+                data,
+                group,
+                place(there).learner.dropout_rng,
+            ).run()
+        kinds.append((place(there).model.state_dict(), group.losses.clone(), parameters.steps))
     (fused, losses, steps), (plain, others, count) = kinds
     assert steps == count == len(losses.view(-1))
     torch.testing.assert_close(losses, others, rtol=1e-4, atol=1e-5)
@@ -51,8 +58,8 @@ def test_work_is_tried_out_from_the_same_state_each_time() -> None:
 @pytest.mark.parametrize("batch_size", [24, 1_000])
 def test_a_step_can_be_tried_out_before_it_is_taken(batch_size: int) -> None:
     """One batch an epoch, too: a second try must not look for a second one."""
-    there = trainer(communities(), SETTINGS.replace(batch_size=batch_size, dropout=0.1))
-    there.feed.shuffled()
+    there = training(communities(), SETTINGS.replace(batch_size=batch_size, dropout=0.1))
+    place(there).group.shuffle(0)
     steps = place(there).steps()
     assert isinstance(steps, AutogradSteps)
     group, parameters = place(there).group, steps.parameters
@@ -78,7 +85,7 @@ def test_kernels_that_a_device_has_no_room_for(
 
     monkeypatch.setattr(all_steps, "FusedSteps", Refused)
     monkeypatch.setattr(all_steps, "note", said.append)
-    there = trainer(communities(), SETTINGS)
+    there = training(communities(), SETTINGS)
     there.epoch()
     assert asked == [False, True]
     assert isinstance(place(there).steps(), FusedSteps if refused == 1 else AutogradSteps)
@@ -87,24 +94,23 @@ def test_kernels_that_a_device_has_no_room_for(
 
 
 def test_a_network_too_wide_for_one_tile_takes_its_steps_by_autograd() -> None:
-    there = trainer(communities(), SETTINGS.replace(hidden=1_025))
+    there = training(communities(), SETTINGS.replace(hidden=1_025))
     there.epoch()
     assert isinstance(place(there).steps(), AutogradSteps)
 
 
 def test_what_steps_worked_on_is_gone_when_the_test_begins() -> None:
-    there = trainer(communities(), SETTINGS)
+    there = training(communities(), SETTINGS)
     there.epoch()
     kept = place(there)
-    data = kept.device_data
+    data = kept.data
     gone = [weakref.ref(part) for part in (kept.group, kept.steps(), data.inputs)]
-    # As `fit` does it.
-    del data, there.data, there.feed, there.sampler, there.validation
-    judge = kept.judge("test", once=True)
+    del data
+    scores = kept.evaluate("test", last=True)
     gc.collect()
     assert [ref() for ref in gone] == [None] * 3
-    assert judge is not None
-    assert judge(there.model).n_nodes == len(judge)
+    assert scores is not None
+    assert scores.n_nodes == len(kept.graph.split.test)
 
 
 @pytest.mark.parametrize(("name", "chosen"), [("cuda:1", ["cuda:1"]), ("cuda", []), ("cpu", [])])
@@ -113,6 +119,11 @@ def test_kernels_run_on_the_device_that_was_asked_for(
 ) -> None:
     found: list[str] = []
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: found.append(str(device)))
-    monkeypatch.setattr("fastgcn.backends.gpu.backend.prepare_on_device", lambda *_: None)
-    OnDevice(communities(), SETTINGS, torch.device(name)).data()
+
+    def reached(*_: Any) -> None:
+        raise StopIteration
+
+    monkeypatch.setattr("fastgcn.backends.gpu.backend.prepare_on_device", reached)
+    with pytest.raises(StopIteration):
+        GpuBackend(communities(), SETTINGS, torch.device(name)).prepare()
     assert found == chosen

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from fastgcn import Graph, Split, embed, fit, predict
-from fastgcn.backends.base import OneProcess, choose_workshop
-from fastgcn.backends.exact import Judge
+from fastgcn.backends import choose_backend
+from fastgcn.backends.cpu import CpuBackend, ready
+from fastgcn.backends.evaluator import Evaluator
 from fastgcn.backends.gpu import why_no_kernels, why_not
-from fastgcn.backends.gpu.backend import OnDevice
+from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.forward import apply_to_graph
 from fastgcn.backends.gpu.matrix import DeviceMatrix
 from fastgcn.errors import InputError
 from fastgcn.machine import choose_device, memory_of_device
-from fastgcn.train.loop import Trainer
 from fastgcn.train.run import RunFolder
-from tests.backends.gpu.on_device import SETTINGS, place, trainer
+from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.backends.gpu.small import DEVICE
 from tests.communities import communities
 
@@ -42,21 +42,26 @@ NETWORKS: list[dict[str, Any]] = [
 def test_every_network_trains_and_is_judged_as_on_the_cpu(changes: dict[str, Any]) -> None:
     graph = communities()
     config = SETTINGS.replace(**changes)
-    there = trainer(graph, config)
-    before = {name: value.clone() for name, value in there.model.state_dict().items()}
+    there = training(graph, config)
+    before = {name: value.clone() for name, value in place(there).model.state_dict().items()}
     record = there.epoch()
     assert np.isfinite(record["train_loss"])
-    after = there.model.state_dict()
+    after = place(there).model.state_dict()
     assert all(not torch.equal(after[f"layers.{k}.weight"], before[f"layers.{k}.weight"])
                for k in range(config.layers))  # fmt: skip
-    here = Judge(graph, config.replace(features="auto"), graph.split.val)(there.model.cpu())
+    here = Evaluator(graph, config.replace(features="auto"), graph.split.val)(
+        place(there).model.cpu()
+    )
     assert record["val_loss"] == pytest.approx(here.loss, rel=1e-4)
     assert record["val_micro_f1"] == pytest.approx(here.micro_f1)
-    there.model.to(DEVICE)
-    test = there.workshop.judge("test", once=True)
+    place(there).model.to(DEVICE)
+    want = Evaluator(graph, config.replace(features="auto"), graph.split.test)(
+        place(there).model.cpu()
+    )
+    place(there).model.to(DEVICE)
+    test = place(there).evaluate("test", last=True)
     assert test is not None
-    want = Judge(graph, config.replace(features="auto"), graph.split.test)(there.model.cpu())
-    assert test(there.model.to(DEVICE)).scores() == pytest.approx(want.scores(), rel=1e-4)
+    assert test.scores() == pytest.approx(want.scores(), rel=1e-4)
 
 
 def without_some_labels(*nodes: int) -> Graph:
@@ -72,8 +77,7 @@ def without_some_labels(*nodes: int) -> Graph:
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.1}, {"class_weight": "balanced"}])
 def test_a_node_without_a_label_can_stand_in_for_no_row(changes: dict[str, Any]) -> None:
     """Node 0 does where a batch is not full; in transductive training it may have no label."""
-    there = trainer(without_some_labels(0), SETTINGS.replace(inductive=False, **changes))
-    assert there.step is not None
+    there = training(without_some_labels(0), SETTINGS.replace(inductive=False, **changes))
     group = place(there).group
     assert group.size * group.n_steps > group.used
     assert np.isfinite(there.epoch()["train_loss"])
@@ -83,21 +87,21 @@ def test_nodes_without_labels_are_in_the_graph_that_is_judged_on() -> None:
     graph = without_some_labels(4, 9, 14)
     assert np.isin([4, 9, 14], graph.split.test).all()
     config = SETTINGS.replace(evaluation_graph="joined")
-    there = trainer(graph, config)
+    there = training(graph, config)
     there.epoch()
-    found = there.workshop.judge("test", once=True)
+    found = place(there).evaluate("test", last=True)
     assert found is not None
-    want = Judge(graph, config, graph.split.test)(there.model.cpu())
-    assert found(there.model.to(DEVICE)).scores() == pytest.approx(want.scores(), rel=1e-4)
+    want = Evaluator(graph, config, graph.split.test)(place(there).model.cpu())
+    assert found.scores() == pytest.approx(want.scores(), rel=1e-4)
 
 
 def test_an_epoch_visits_every_node_once() -> None:
-    there = trainer(communities(), SETTINGS)
+    there = training(communities(), SETTINGS)
     group = place(there).group
     for epoch in range(2):
         group.shuffle(epoch)
         seen = group.order[group.order >= 0]
-        assert torch.equal(seen.sort().values, place(there).device_data.batch_nodes.sort().values)
+        assert torch.equal(seen.sort().values, place(there).data.batch_nodes.sort().values)
     first = group.order.clone()
     group.shuffle(0)
     assert not torch.equal(first, group.order)
@@ -109,13 +113,14 @@ def test_an_epoch_visits_every_node_once() -> None:
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.2, "batch_size": 1_000}])
 def test_a_run_goes_on_from_its_checkpoint(changes: dict[str, Any]) -> None:
     graph, config = communities(), SETTINGS.replace(**changes)
-    whole = trainer(graph, config)
+    whole = training(graph, config)
     whole.epoch()
     kept = whole.checkpoint()
     kept.tensors.update({name: value.clone() for name, value in kept.tensors.items()})
     wanted = whole.epoch()
-    again = trainer(graph, config)
-    again.restore(kept, [whole.history[0]])
+    again = training(graph, config)
+    kept.progress["history"] = [whole.history[0]]
+    again.restore(kept)
     found = again.epoch()
     assert found["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-5)
     assert found["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-5)
@@ -123,9 +128,9 @@ def test_a_run_goes_on_from_its_checkpoint(changes: dict[str, Any]) -> None:
 
 def test_label_sets_are_trained_on() -> None:
     graph = communities(multilabel=True, weighted=True, sparse=True)
-    there = trainer(graph, SETTINGS.replace(class_weight="balanced"))
+    there = training(graph, SETTINGS.replace(class_weight="balanced"))
     record = there.epoch()
-    here = Judge(graph, SETTINGS, graph.split.val)(there.model.cpu())
+    here = Evaluator(graph, SETTINGS, graph.split.val)(place(there).model.cpu())
     assert record["val_loss"] == pytest.approx(here.loss, rel=1e-4)
     assert record["val_accuracy"] == pytest.approx(here.accuracy)
 
@@ -187,14 +192,14 @@ def test_what_cannot_be_recorded_is_said(
 
 def test_where_training_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("fastgcn.backends.base.note", said.append)
-    monkeypatch.setattr("fastgcn.backends.base.choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("fastgcn.backends.note", said.append)
+    monkeypatch.setattr("fastgcn.backends.choose_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr("fastgcn.backends.gpu.why_no_kernels", lambda: None)
     graph = communities()
-    assert isinstance(choose_workshop(graph, SETTINGS, None), OnDevice)
+    assert isinstance(choose_backend(graph, SETTINGS), GpuBackend)
     assert said == []
-    other = choose_workshop(graph, SETTINGS.replace(draws="poisson"), None)
-    assert isinstance(other, OneProcess)
+    other = choose_backend(graph, SETTINGS.replace(draws="poisson"))
+    assert isinstance(other, CpuBackend)
     assert said == ["sampling on the CPU, for the device cannot: draws = 'poisson'"]
 
 
@@ -223,6 +228,6 @@ def test_a_run_of_a_gpu_goes_on_where_dropout_has_another_generator(tmp_path: Pa
     checkpoint = folder.load_checkpoint()
     assert checkpoint is not None
     checkpoint.tensors["dropout_rng"] = torch.zeros(16, dtype=torch.uint8)
-    trainer = Trainer(graph, settings.replace(epochs=2), None)
-    trainer.restore(checkpoint, folder.read_history(1))
-    assert np.isfinite(trainer.epoch()["train_loss"])
+    backend = ready(graph, settings.replace(epochs=2))
+    backend.restore(checkpoint.tensors, 1)
+    assert np.isfinite(backend.train_epoch(1).loss)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from fastgcn import Graph, TrainConfig
+from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.data import prepare
 from fastgcn.backends.ranks.backend import RanksBackend, prepare_share
 from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
@@ -18,7 +19,7 @@ from fastgcn.backends.ranks.shard import Shard
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.infer.predict import predict
 from fastgcn.sampling import Block
-from fastgcn.train.loop import Trainer
+from fastgcn.train.loop import Training
 from tests.communities import communities, quick
 
 Case = tuple[dict[str, Any], dict[str, Any]]  # settings, and the graph's
@@ -75,35 +76,38 @@ WITH_THREE = (
 
 def compared(shard: Shard, graph: Graph, config: TrainConfig) -> dict[str, float]:
     """By what a run of all ranks differs from that of one process, in each of `FACTS`."""
-    alone = Trainer(graph, config, None)
-    together = Trainer(graph, config, None, RanksBackend(shard, config))
-    found = {"inputs": _inputs(shard, graph, config)} | _first_step(shard.group, alone, together)
+    alone = Training(config, CpuBackend(graph, config))
+    together = Training(config, RanksBackend(shard, config))
+    one, many = alone.backend, together.backend
+    assert isinstance(one, CpuBackend)
+    assert isinstance(many, RanksBackend)
+    found = {"inputs": _inputs(shard, graph, config)} | _first_step(shard.group, one, many)
     records = [(together.epoch(), alone.epoch()) for _ in range(2)]
     names = [name for name in records[0][0] if "seconds" not in name]
     ours, theirs = (np.array([[r[i][n] for n in names] for r in records]) for i in (0, 1))
-    return found | {"losses": difference(ours, theirs)} | _judged(shard, graph, alone, together)
+    return found | {"losses": difference(ours, theirs)} | _judged(shard, graph, one, many)
 
 
-def _first_step(group: ProcessGroup, alone: Trainer, together: Trainer) -> dict[str, float]:
+def _first_step(group: ProcessGroup, alone: CpuBackend, together: CpuBackend) -> dict[str, float]:
     """The gradient of the first batch, and the bytes that it took; weights stay as they were."""
-    before = deepcopy(together.checkpoint())
+    before = deepcopy(together.state())
     batch = alone.data.batch_nodes[: alone.config.batch_size]
     sent = group.host_comm.sent + group.step_comm.sent
-    (mine,) = together.feed.prepared([batch])
+    (mine,) = together.minibatches.singly([batch])
     together.step(*mine)
     sent = sum(
         group.host_comm.gather_counts(group.host_comm.sent + group.step_comm.sent - sent, "bytes")
     )
-    (prepared,) = alone.feed.prepared([batch])
+    (prepared,) = alone.minibatches.singly([batch])
     expected = flat_gradient(alone.model, alone.loss, *prepared)
     parts = [p.grad.reshape(-1) for p in together.model.parameters() if p.grad is not None]
     excess = float(abs(sent - _formula(group, together, mine.blocks)))
-    together.restore(before, [])
-    alone.rng.set_state(before.tensors["rng"])
+    together.restore(before, 0)
+    alone.learner.rng.set_state(before["rng"])
     return {"gradient": difference(torch.cat(parts).numpy(), expected.numpy()), "bytes": excess}
 
 
-def _formula(group: ProcessGroup, trainer: Trainer, blocks: list[Block]) -> int:
+def _formula(group: ProcessGroup, trainer: CpuBackend, blocks: list[Block]) -> int:
     """What such a step must have sent."""
     sizes, bare = trainer.model.sizes, len(trainer.model.layers) - len(blocks)
     layers = []
@@ -125,12 +129,15 @@ def _inputs(shard: Shard, graph: Graph, config: TrainConfig) -> float:
     return difference(rows.numpy(), whole.rows(torch.arange(first, stop)).numpy())
 
 
-def _judged(shard: Shard, graph: Graph, alone: Trainer, together: Trainer) -> dict[str, float]:
-    ours, theirs = (t.workshop.judge("test", once=True) for t in (together, alone))
+def _judged(
+    shard: Shard, graph: Graph, alone: CpuBackend, together: CpuBackend
+) -> dict[str, float]:
+    metrics = [backend.evaluate("test", alone.model, last=True) for backend in (together, alone)]
+    ours, theirs = metrics
     assert ours is not None
     assert theirs is not None
-    assert len(ours) == len(theirs)
-    scores = [np.array(list(judge(alone.model).scores().values())) for judge in (ours, theirs)]
+    assert ours.n_nodes == theirs.n_nodes
+    scores = [np.array(list(each.scores().values())) for each in (ours, theirs)]
     first, stop = shard.bounds[shard.group.rank : shard.group.rank + 2]
     probabilities = predict(alone.model, graph, np.arange(first, stop))
     mine = predict_shared(alone.model, shard)

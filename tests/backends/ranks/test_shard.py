@@ -150,7 +150,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("fastgcn.data.shards.write_npy", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match="No space left on device; free some space"):
         shard(communities(), 2, tmp_path / "parts")
     assert list(tmp_path.iterdir()) == []
 

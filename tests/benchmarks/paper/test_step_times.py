@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from benchmarks.paper import scale, step_times
-from fastgcn.train.loop import Trainer
+from fastgcn.backends.cpu import CpuBackend
 
 
 def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -13,13 +13,13 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     data = dataclasses.replace(smoke.small, name="digits")
     configs = {name: data.config.replace(seed=i) for i, name in enumerate("ab")}
     turns: list[int] = []
-    train_on = Trainer.train_on
+    train_on = CpuBackend.train_on
 
-    def watched(self: Trainer, batches: object) -> object:
+    def watched(self: CpuBackend, batches: object) -> object:
         turns.append(self.config.seed)
         return train_on(self, batches)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Trainer, "train_on", watched)
+    monkeypatch.setattr(CpuBackend, "train_on", watched)
     measurement = step_times.step_times("time", data, configs, smoke)
     found = measurement.how()
     assert turns[-4:] == [0, 1, 0, 1]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, csr_matrix, save_npz, triu
 
 from fastgcn import Graph
-from fastgcn.data.readers import graphsaint, npz_folder, reddit_dgl, reddit_fastgcn
+from fastgcn.data.readers.matrices import GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL, REDDIT_FASTGCN
 from tests.data.readers.toy import adjacency, write_trio
 
 
@@ -60,8 +60,8 @@ def write_benchmark(folder: Path, graph: Graph, **changes: Any) -> Path:
 
 
 READS: dict[str, tuple[Callable[[Path, Graph], Path], Callable[..., Graph]]] = {
-    "reddit-fastgcn": (write_fastgcn, reddit_fastgcn.read),
-    "reddit-dgl": (write_dgl, reddit_dgl.read),
-    "graphsaint": (write_saint, graphsaint.read),
-    "npz": (write_trio, npz_folder.read),
+    "reddit-fastgcn": (write_fastgcn, REDDIT_FASTGCN.read),
+    "reddit-dgl": (write_dgl, REDDIT_DGL.read),
+    "graphsaint": (write_saint, GRAPHSAINT.read),
+    "npz": (write_trio, NPZ_FOLDER.read),
 }

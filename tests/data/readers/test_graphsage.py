@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastgcn import Graph
-from fastgcn.data.readers import graphsage
+from fastgcn.data.readers.graphsage import GRAPHSAGE
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from tests.data.readers.toy import SOURCE, TARGET, assert_same, multilabel, toy
 from tests.strategies import split_of
@@ -60,18 +60,18 @@ def get(folder: Path, part: str) -> Any:
 
 @pytest.mark.parametrize("links", ["index", "id"])
 def test_reads_back_what_was_written(tmp_path: Path, links: str) -> None:
-    graph = graphsage.read(write(tmp_path, toy(), links=links))
+    graph = GRAPHSAGE.read(write(tmp_path, toy(), links=links))
     assert_same(graph, toy())
     assert graph.node_ids is not None
     assert list(graph.node_ids) == NAMES
     assert graph.name == "toy"
-    assert_same(graphsage.read(tmp_path / "toy-G.json"), toy())
+    assert_same(GRAPHSAGE.read(tmp_path / "toy-G.json"), toy())
 
 
 @pytest.mark.parametrize("links", ["index", "id"])
 def test_whole_numbers_beyond_the_positions_are_ids(tmp_path: Path, links: str) -> None:
     ids = [10, 11, 12, 13, 14, 15, 16, 99]
-    graph = graphsage.read(write(tmp_path, toy(), ids, links))
+    graph = GRAPHSAGE.read(write(tmp_path, toy(), ids, links))
     assert_same(graph, toy())
     assert graph.node_ids == ids
 
@@ -79,10 +79,10 @@ def test_whole_numbers_beyond_the_positions_are_ids(tmp_path: Path, links: str) 
 def test_links_with_two_meanings_are_asked_for(tmp_path: Path) -> None:
     write(tmp_path, toy(), WRONG_WAY_ROUND, "index")
     with pytest.raises(FormatError, match="pass links='index'"):
-        graphsage.read(tmp_path)
-    assert_same(graphsage.read(tmp_path, links="index"), toy())
+        GRAPHSAGE.read(tmp_path)
+    assert_same(GRAPHSAGE.read(tmp_path, links="index"), toy())
     write(tmp_path, toy(), WRONG_WAY_ROUND, "id")
-    assert_same(graphsage.read(tmp_path, links="id"), toy())
+    assert_same(GRAPHSAGE.read(tmp_path, links="id"), toy())
 
 
 def test_ids_that_are_the_positions_need_no_asking(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_ids_that_are_the_positions_need_no_asking(tmp_path: Path) -> None:
     content = get(tmp_path, "G")
     content["nodes"].sort(key=lambda node: node["id"])
     put(tmp_path, "G", content)
-    graph = graphsage.read(tmp_path)
+    graph = GRAPHSAGE.read(tmp_path)
     assert_same(graph, toy())
     assert graph.node_ids is None
 
@@ -103,11 +103,11 @@ def test_what_networkx_itself_writes(tmp_path: Path) -> None:
     graph.add_edges_from((NAMES[a], NAMES[b]) for a, b in zip(SOURCE, TARGET, strict=True))
     for key in ("links", "edges"):  # the name has changed with version 3.6
         put(tmp_path, "G", nx.node_link_data(graph, edges=key))
-        assert_same(graphsage.read(tmp_path), toy())
+        assert_same(GRAPHSAGE.read(tmp_path), toy())
 
 
 def test_several_labels_a_node(tmp_path: Path) -> None:
-    assert_same(graphsage.read(write(tmp_path, multilabel())), multilabel())
+    assert_same(GRAPHSAGE.read(write(tmp_path, multilabel())), multilabel())
 
 
 def test_weights_and_direction_are_kept(tmp_path: Path) -> None:
@@ -116,43 +116,43 @@ def test_weights_and_direction_are_kept(tmp_path: Path) -> None:
         link["weight"] = weight + 1
     put(tmp_path, "G", content)
     weights = np.arange(1.0, 9.0)
-    assert_same(graphsage.read(tmp_path), toy(weights=weights, directed=True))
-    assert_same(graphsage.read(tmp_path, directed=False), toy(weights=weights))
+    assert_same(GRAPHSAGE.read(tmp_path), toy(weights=weights, directed=True))
+    assert_same(GRAPHSAGE.read(tmp_path, directed=False), toy(weights=weights))
 
 
 def test_without_a_feature_file(tmp_path: Path) -> None:
     (write(tmp_path, toy()) / "toy-feats.npy").unlink()
-    assert_same(graphsage.read(tmp_path), toy(features=np.eye(8)))
+    assert_same(GRAPHSAGE.read(tmp_path), toy(features=np.eye(8)))
     content = get(tmp_path, "G")
     for entry, node in zip(content["nodes"], ORDER, strict=True):
         entry["feature"] = np.asarray(toy().features)[node].tolist()
     put(tmp_path, "G", content)
-    assert_same(graphsage.read(tmp_path), toy())
+    assert_same(GRAPHSAGE.read(tmp_path), toy())
     content["nodes"][0]["feature"] = [1.0]
     put(tmp_path, "G", content)
     with pytest.raises(FormatError, match=r"toy-feats.npy is missing, and the nodes' own"):
-        graphsage.read(tmp_path)
+        GRAPHSAGE.read(tmp_path)
 
 
 def test_a_node_with_one_of_two_marks_is_in_no_part(tmp_path: Path) -> None:
     content = get(write(tmp_path, toy()), "G")
     content["nodes"][ORDER.index(7)]["val"] = True
     put(tmp_path, "G", content)
-    assert_same(graphsage.read(tmp_path), toy())
+    assert_same(GRAPHSAGE.read(tmp_path), toy())
 
 
 def test_nodes_of_the_id_map_alone_are_isolated(tmp_path: Path) -> None:
     content = get(write(tmp_path, toy(), links="id"), "G")
     content["nodes"] = [node for node in content["nodes"] if node["id"] != NAMES[7]]
     put(tmp_path, "G", content)
-    assert_same(graphsage.read(tmp_path), toy())
+    assert_same(GRAPHSAGE.read(tmp_path), toy())
 
 
 @pytest.mark.parametrize("part", ["G", "id_map", "class_map"])
 def test_a_missing_file_is_named(tmp_path: Path, part: str) -> None:
     (write(tmp_path, toy()) / f"toy-{part}.json").unlink()
     with pytest.raises(MissingFileError, match=f"lacks toy-{part}.json"):
-        graphsage.read(tmp_path)
+        GRAPHSAGE.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_damage_is_named(
         content = value
     put(tmp_path, part, content)
     with pytest.raises(FormatError, match=message) as error:
-        graphsage.read(tmp_path)
+        GRAPHSAGE.read(tmp_path)
     assert f"toy-{part}.json" in str(error.value)
 
 
@@ -198,25 +198,25 @@ def test_a_training_node_without_a_label_is_named(tmp_path: Path) -> None:
     del classes[NAMES[2]]
     put(tmp_path, "class_map", classes)
     with pytest.raises(FormatError, match=r"toy-G.json: node 't3_2' is in the train part"):
-        graphsage.read(tmp_path)
+        GRAPHSAGE.read(tmp_path)
     put(tmp_path, "class_map", {})
     with pytest.raises(FormatError, match="no label"):
-        graphsage.read(tmp_path)
+        GRAPHSAGE.read(tmp_path)
 
 
 def test_text_that_is_no_json(tmp_path: Path) -> None:
     (write(tmp_path, toy()) / "toy-G.json").write_text('{"nodes": [')
     with pytest.raises(FormatError, match=r"toy-G.json cannot be read as JSON"):
-        graphsage.read(tmp_path)
+        GRAPHSAGE.read(tmp_path)
 
 
 def test_several_data_sets_are_asked_by_prefix(tmp_path: Path) -> None:
     write(tmp_path, toy(split=split_of(test=[3])))
     (tmp_path / "ppi-G.json").write_text("{}")
     with pytest.raises(InputError, match="pass prefix= one of ppi, toy"):
-        graphsage.read(tmp_path)
+        GRAPHSAGE.read(tmp_path)
     with pytest.raises(InputError, match="holds ppi, toy, not prefix='reddit'"):
-        graphsage.read(tmp_path, prefix="reddit")
-    assert graphsage.read(tmp_path, prefix="toy").n_nodes == 8
+        GRAPHSAGE.read(tmp_path, prefix="reddit")
+    assert GRAPHSAGE.read(tmp_path, prefix="toy").n_nodes == 8
     with pytest.raises(InputError, match="links must be one of index, id, got 'name'"):
-        graphsage.read(tmp_path, prefix="toy", links="name")
+        GRAPHSAGE.read(tmp_path, prefix="toy", links="name")

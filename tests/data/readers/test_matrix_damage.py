@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import dia_array, save_npz
 
-from fastgcn.data.readers import gnn_benchmark, graphsaint, npz_folder, reddit_dgl
+from fastgcn.data.readers.matrices import GNN_BENCHMARK, GRAPHSAINT, NPZ_FOLDER, REDDIT_DGL
 from fastgcn.errors import FormatError, MissingFileError
 from tests.data.readers.matrix_files import READS, write_benchmark, write_dgl, write_saint
 from tests.data.readers.toy import adjacency, toy, write_trio
@@ -53,7 +53,7 @@ def test_flipped_bytes_never_escape_as_another_error(tmp_path: Path) -> None:
         damaged[place] ^= 1 << int(rng.integers(0, 8))
         file.write_bytes(damaged)
         try:
-            gnn_benchmark.read(file)
+            GNN_BENCHMARK.read(file)
         except FormatError:
             refused += 1
     assert refused > 50
@@ -108,13 +108,13 @@ def test_bad_arrays_are_named(
 def test_a_layout_that_is_not_read(tmp_path: Path) -> None:
     save_npz(write_trio(tmp_path, toy()) / "features.npz", dia_array(np.eye(8)))
     with pytest.raises(FormatError, match=r"features.npz holds .* 'dia', .* after .tocsr"):
-        npz_folder.read(tmp_path)
+        NPZ_FOLDER.read(tmp_path)
 
 
 def test_coo_indices_out_of_range(tmp_path: Path) -> None:
     resave(write_dgl(tmp_path, toy()), "reddit_graph.npz", row=np.full(16, 8))
     with pytest.raises(FormatError, match="is not whole"):
-        reddit_dgl.read(tmp_path)
+        REDDIT_DGL.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_coo_indices_out_of_range(tmp_path: Path) -> None:
 def test_bad_benchmark_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     file = write_benchmark(tmp_path, toy(), **changes)
     with pytest.raises(FormatError, match=message):
-        gnn_benchmark.read(file)
+        GNN_BENCHMARK.read(file)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_bad_benchmark_files(tmp_path: Path, changes: dict[str, Any], message: s
 def test_bad_saint_files(tmp_path: Path, file: str, content: str, message: str) -> None:
     (write_saint(tmp_path, toy()) / file).write_text(content)
     with pytest.raises(FormatError, match=message):
-        graphsaint.read(tmp_path)
+        GRAPHSAINT.read(tmp_path)
 
 
 def test_an_archive_in_place_of_an_array(tmp_path: Path) -> None:
@@ -156,4 +156,4 @@ def test_an_archive_in_place_of_an_array(tmp_path: Path) -> None:
     (folder / "adj_full.npz").rename(folder / "feats.npy")
     save_npz(folder / "adj_full.npz", adjacency(toy()))
     with pytest.raises(FormatError, match=r"feats.npy must be a .npy file, but is a .npz archive"):
-        graphsaint.read(folder)
+        GRAPHSAINT.read(folder)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastgcn import Graph
-from fastgcn.data.readers import ogb
+from fastgcn.data.readers.ogb import OGB
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError
 from tests.data.readers.toy import SOURCE, TARGET, assert_same, multilabel, toy
 from tests.strategies import split_of
@@ -43,27 +43,27 @@ def write(folder: Path, graph: Graph, scheme: str = "time") -> Path:
 
 @pytest.mark.parametrize("graph", [toy(), multilabel()])
 def test_reads_back_what_was_written(tmp_path: Path, graph: Graph) -> None:
-    read = ogb.read(write(tmp_path / "ogbn_toy", graph))
+    read = OGB.read(write(tmp_path / "ogbn_toy", graph))
     assert_same(read, graph)
     assert read.name == "ogbn_toy"
 
 
 def test_direction_can_be_kept(tmp_path: Path) -> None:
     write(tmp_path, toy())
-    assert_same(ogb.read(tmp_path, directed=True), toy(directed=True))
-    assert_same(ogb.read(tmp_path, directed=None), toy(directed=True))
+    assert_same(OGB.read(tmp_path, directed=True), toy(directed=True))
+    assert_same(OGB.read(tmp_path, directed=None), toy(directed=True))
 
 
 def test_the_raw_folder_itself_and_files_without_folders(tmp_path: Path) -> None:
     write(tmp_path / "one", toy())
-    raw = ogb.read(tmp_path / "one" / "raw")
+    raw = OGB.read(tmp_path / "one" / "raw")
     assert_same(raw, toy())
     assert raw.name == "one"
     flat = tmp_path / "flat"
     shutil.copytree(tmp_path / "one" / "raw", flat)
-    assert_same(ogb.read(flat), toy(split=split_of()))
+    assert_same(OGB.read(flat), toy(split=split_of()))
     shutil.copytree(tmp_path / "one" / "split" / "time", flat, dirs_exist_ok=True)
-    assert_same(ogb.read(flat), toy())
+    assert_same(OGB.read(flat), toy())
 
 
 def test_empty_parts_and_no_edges(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_empty_parts_and_no_edges(tmp_path: Path) -> None:
     put(tmp_path / "raw" / "edge.csv.gz", "")
     put(tmp_path / "raw" / "num-edge-list.csv.gz", "0\n")
     put(tmp_path / "split" / "time" / "valid.csv.gz", "")
-    graph = ogb.read(tmp_path)
+    graph = OGB.read(tmp_path)
     assert graph.n_edges == 0
     assert len(graph.split.val) == 0
 
@@ -80,38 +80,38 @@ def test_several_schemes_are_asked_by_name(tmp_path: Path) -> None:
     write(tmp_path, toy(split=split_of(test=[0])), "sales")
     write(tmp_path, toy())
     with pytest.raises(InputError, match="pass split= one of sales, time"):
-        ogb.read(tmp_path)
+        OGB.read(tmp_path)
     with pytest.raises(InputError, match="sales, time, got 'tme'"):
-        ogb.read(tmp_path, split="tme")
-    assert_same(ogb.read(tmp_path, split="time"), toy())
+        OGB.read(tmp_path, split="tme")
+    assert_same(OGB.read(tmp_path, split="time"), toy())
 
 
 def test_data_without_features(tmp_path: Path) -> None:
     (write(tmp_path, toy()) / "raw" / "node-feat.csv.gz").unlink()
     with pytest.raises(MissingFileError, match=r"node-feat.csv.gz is missing; .*'identity'"):
-        ogb.read(tmp_path)
-    assert_same(ogb.read(tmp_path, features="identity"), toy(features=np.eye(8)))
+        OGB.read(tmp_path)
+    assert_same(OGB.read(tmp_path, features="identity"), toy(features=np.eye(8)))
     with pytest.raises(InputError, match="features must be one of identity, got 'zeros'"):
-        ogb.read(tmp_path, features="zeros")
+        OGB.read(tmp_path, features="zeros")
 
 
 def test_numbers_are_parsed_as_numpy_parses_them(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
     put(write(tmp_path, toy()) / "raw" / "node-feat.csv.gz", table(values))
-    assert_same(ogb.read(tmp_path), toy(features=values))
+    assert_same(OGB.read(tmp_path), toy(features=values))
 
 
 @pytest.mark.parametrize("file", ["edge", "node-label", "num-node-list", "num-edge-list"])
 def test_a_missing_file_is_named(tmp_path: Path, file: str) -> None:
     (write(tmp_path, toy()) / "raw" / f"{file}.csv.gz").unlink()
     with pytest.raises(MissingFileError, match=f"lacks {file}.csv.gz"):
-        ogb.read(tmp_path)
+        OGB.read(tmp_path)
 
 
 def test_a_missing_part_of_the_split_is_named(tmp_path: Path) -> None:
     (write(tmp_path, toy()) / "split" / "time" / "valid.csv.gz").unlink()
     with pytest.raises(MissingFileError, match=r"lacks valid.csv.gz"):
-        ogb.read(tmp_path)
+        OGB.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_missing_part_of_the_split_is_named(tmp_path: Path) -> None:
 def test_damage_is_named(tmp_path: Path, file: str, text: str, message: str) -> None:
     put(write(tmp_path, toy()) / f"{file}.csv.gz", text)
     with pytest.raises(FormatError, match=message) as error:
-        ogb.read(tmp_path)
+        OGB.read(tmp_path)
     assert str(tmp_path) in str(error.value)
 
 
@@ -150,10 +150,10 @@ def test_every_cut_of_a_gzip_file_is_refused(tmp_path: Path) -> None:
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         with pytest.raises(FastGCNError, match=r"node-feat.csv.gz"):
-            ogb.read(tmp_path)
+            OGB.read(tmp_path)
 
 
 def test_text_that_is_not_compressed(tmp_path: Path) -> None:
     (write(tmp_path, toy()) / "raw" / "edge.csv.gz").write_text("0,1\n")
     with pytest.raises(FormatError, match=r"edge.csv.gz cannot be read as a gzip file"):
-        ogb.read(tmp_path)
+        OGB.read(tmp_path)

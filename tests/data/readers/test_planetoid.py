@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from fastgcn import Graph
-from fastgcn.data.readers import planetoid
+from fastgcn.data.readers.planetoid import PLANETOID
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from tests.data.readers.python2_pickle import array_pickle, lists_pickle, matrix_pickle
 from tests.data.readers.toy import assert_same, dense
@@ -76,7 +76,7 @@ def write(folder: Path, graph: Graph, python: int = 2, name: str = "toy") -> Pat
 
 @pytest.mark.parametrize("python", [2, 3])
 def test_reads_back_what_was_written(tmp_path: Path, python: int) -> None:
-    graph = planetoid.read(write(tmp_path, chain(FULL), python))
+    graph = PLANETOID.read(write(tmp_path, chain(FULL), python))
     assert_same(graph, chain(FULL))
     assert graph.name == "toy"
     assert (graph.cleaned.self_loops, graph.cleaned.duplicates) == (1, 1)
@@ -87,7 +87,7 @@ def test_every_protocol_of_python_3_reads(tmp_path: Path) -> None:
     ally = pieces(chain(FULL))["ally"]
     for protocol in (2, 3, 4):
         (folder / "ind.toy.ally").write_bytes(pickle.dumps(ally, protocol=protocol))
-        assert_same(planetoid.read(folder), chain(FULL))
+        assert_same(PLANETOID.read(folder), chain(FULL))
 
 
 def test_the_other_splits(tmp_path: Path) -> None:
@@ -97,31 +97,31 @@ def test_the_other_splits(tmp_path: Path) -> None:
         "val": [i for i in range(30, 530) if i != 400],
         "test": TEST,
     }
-    assert_same(planetoid.read(folder, split="authors"), chain(authors))
+    assert_same(PLANETOID.read(folder, split="authors"), chain(authors))
     public = FULL | {"train": [0, 1, 2]}
-    assert_same(planetoid.read(folder, split="public"), chain(public))
+    assert_same(PLANETOID.read(folder, split="public"), chain(public))
 
 
 def test_a_folder_of_several_is_asked_by_name(tmp_path: Path) -> None:
     write(tmp_path, chain(FULL), name="one")
     write(tmp_path, chain(FULL), name="two.b")
     with pytest.raises(InputError, match="one, two.b"):
-        planetoid.read(tmp_path)
+        PLANETOID.read(tmp_path)
     with pytest.raises(InputError, match=r"holds one, two.b, not 'two'"):
-        planetoid.read(tmp_path, name="two")
-    assert planetoid.read(tmp_path, name="two.b").name == "two.b"
+        PLANETOID.read(tmp_path, name="two")
+    assert PLANETOID.read(tmp_path, name="two.b").name == "two.b"
 
 
 def test_an_unknown_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"full, authors, public, got 'publik'; did you mean"):
-        planetoid.read(write(tmp_path, chain(FULL)), split="publik")
+        PLANETOID.read(write(tmp_path, chain(FULL)), split="publik")
 
 
 @pytest.mark.parametrize("part", ["x", "graph", "test.index"])
 def test_a_missing_file_is_named(tmp_path: Path, part: str) -> None:
     (write(tmp_path, chain(FULL)) / f"ind.toy.{part}").unlink()
     with pytest.raises(MissingFileError, match=rf"lacks ind\.toy\.{part};"):
-        planetoid.read(tmp_path)
+        PLANETOID.read(tmp_path)
 
 
 ONES = np.ones((3, 4), np.int32)
@@ -162,7 +162,7 @@ def test_damage_is_named(tmp_path: Path, kind: str) -> None:
     file = write(tmp_path, chain(FULL)) / f"ind.toy.{part}"
     file.write_bytes(content)
     with pytest.raises(FormatError, match=message) as error:
-        planetoid.read(tmp_path)
+        PLANETOID.read(tmp_path)
     assert str(file) in str(error.value)
 
 
@@ -175,9 +175,9 @@ def test_too_few_rows_for_the_authors_split(tmp_path: Path) -> None:
     (folder / "ind.toy.graph").write_bytes(lists_pickle({0: [1]}))
     (folder / "ind.toy.test.index").write_text("5 6 7 8 9 10 11 12")
     with pytest.raises(FormatError, match="has 5 rows, too few for split='authors'"):
-        planetoid.read(folder, split="authors")
+        PLANETOID.read(folder, split="authors")
     # The public validation set is then what there is; row 4 of the identity is zeros.
-    assert planetoid.read(folder).split.val.tolist() == [3]
+    assert PLANETOID.read(folder).split.val.tolist() == [3]
 
 
 @pytest.mark.parametrize(
@@ -191,17 +191,17 @@ def test_too_few_rows_for_the_authors_split(tmp_path: Path) -> None:
 def test_the_published_counts(
     real_data: Path, name: str, counts: tuple[int, ...], train: int
 ) -> None:
-    graph = planetoid.read(real_data / "planetoid", name=name)
+    graph = PLANETOID.read(real_data / "planetoid", name=name)
     assert (graph.n_nodes, graph.n_edges, graph.n_features, graph.n_classes) == counts
     assert [len(part) for _, part in graph.split.items()] == [train, 500, 1000]
-    authors = planetoid.read(real_data / "planetoid", name=name, split="authors")
+    authors = PLANETOID.read(real_data / "planetoid", name=name, split="authors")
     assert [len(part) for _, part in authors.split.items()] == [train, 500, 1000]
-    public = planetoid.read(real_data / "planetoid", name=name, split="public")
+    public = PLANETOID.read(real_data / "planetoid", name=name, split="public")
     assert len(public.split.train) == 20 * graph.n_classes
 
 
 def test_citeseers_missing_rows(real_data: Path) -> None:
-    graph = planetoid.read(real_data / "planetoid", name="citeseer")
+    graph = PLANETOID.read(real_data / "planetoid", name="citeseer")
     assert graph.labels is not None
     nowhere = np.flatnonzero(graph.labels < 0)
     assert len(nowhere) == 15

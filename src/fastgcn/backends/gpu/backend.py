@@ -1,171 +1,140 @@
-"""`OnDevice`: what a trainer works with where everything is on a CUDA device."""
+"""Training with everything on a CUDA device: graph, draws, blocks, steps and scores."""
 
-from collections.abc import Generator as Generates
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from operator import mul
+from typing import Any, TypeVar
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor
 
-from fastgcn.backends.base import Part
+from fastgcn.backends.base import Checkpoint, EpochResult, Learner, Part
 from fastgcn.backends.data import loss_for
 from fastgcn.backends.gpu.data import DeviceData, prepare_on_device
 from fastgcn.backends.gpu.forward import DeviceJudge, HostRows, row_norms
 from fastgcn.backends.gpu.sampler import Group
 from fastgcn.backends.gpu.steps import EpochSteps, make_steps
-from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
-from fastgcn.model import GCN
+from fastgcn.metrics import Metrics
+from fastgcn.model import GCN, start_from
+
+T = TypeVar("T")
 
 
-@dataclass
-class EpochParcel:
-    """All batches of an epoch, as one."""
+class GpuBackend:
+    """A graph on a device; the order of batches follows from the seed and the epoch alone.
 
-    feed: "DeviceFeed"
-    x: Tensor
-
-    def __len__(self) -> int:
-        return self.feed.group.n_steps
-
-    @property
-    def sizes(self) -> list[int]:
-        return self.feed.group.sizes
-
-    def steps(self, step: "DeviceStep") -> list[float]:
-        """The losses of all steps; the host waits once."""
-        step.epoch(self.feed).run()
-        losses, self.feed.empty_rows = self.feed.group.results()
-        return losses
-
-
-class DeviceFeed:
-    """Batches in orders that follow from the seed and the epoch's number alone."""
-
-    quick = True  # for the host, that is
-
-    def __init__(self, data: DeviceData, group: Group) -> None:
-        self.data, self.group = data, group
-        self.epoch = 0
-        self.empty_rows = 0.0
-
-    def shuffled(self) -> Iterator[Tensor]:
-        self.group.shuffle(self.epoch)
-        return iter(())
-
-    def parcels(self, batches: Iterable[Tensor]) -> Generates[EpochParcel]:
-        del batches  # they are on the device
-        yield EpochParcel(self, torch.empty(0))
-
-
-class DeviceStep:
-    """Records the steps when the first of them is wanted: a run that is continued has its
-    weights and moments by then."""
-
-    def __init__(self, model: GCN, loss: nn.Module, optimizer: Adam, *, tf32: bool) -> None:
-        self.model, self.loss, self.optimizer, self.tf32 = model, loss, optimizer, tf32
-        self._steps: EpochSteps | None = None
-
-    def epoch(self, feed: DeviceFeed) -> EpochSteps:
-        if self._steps is None:
-            rng = self.model.dropout.rng
-            assert rng is not None
-            self._steps = make_steps(
-                self.model, self.loss, self.optimizer, feed.data, feed.group, rng, tf32=self.tf32
-            )
-        return self._steps
-
-    def forget(self) -> None:
-        """Let go of what was recorded, and of the memory that it works in."""
-        self._steps = None
-
-
-class OnDevice:
-    """A graph on a device, as a `workshop.Workshop`, whose data, feed and step are its own.
-
-    Attributes:
-        device_data, group, epochs: what training works on, once a trainer has asked for it.
+    Attributes, after `prepare`:
+        data: the training graph on the device.
+        group: the batches of an epoch, K at a time.
+        validate_every: every epoch, for on the device a validation takes less than one.
     """
 
-    device_data: DeviceData
+    data: DeviceData
     group: Group
-    epochs: DeviceStep
-    _feed: DeviceFeed
-    _model: GCN
 
-    def __init__(self, graph: Graph, config: TrainConfig, device: torch.device) -> None:
+    def __init__(
+        self, graph: Graph, config: TrainConfig, device: torch.device, model: GCN | None = None
+    ) -> None:
         self.graph, self.config, self._device = graph, config, device
+        self._given_model = model
+        self.validate_every = 1 if config.validate_every == "auto" else config.validate_every
+        self._steps: EpochSteps | None = None
+        self._evaluators: dict[Part, DeviceJudge | None] = {}
 
     @property
     def device(self) -> torch.device:
         return self._device
 
-    def data(self) -> Any:
+    @property
+    def model(self) -> GCN:
+        return self.learner.model
+
+    def prepare(self) -> None:
+        graph, config = self.graph, self.config
         if self._device.index is not None:
             # Kernels are launched, and graphs recorded, where torch has its current device.
             torch.cuda.set_device(self._device)
-        self.device_data = prepare_on_device(self.graph, self.config, self._device)
-        return self.device_data
-
-    def sampler(self, data: Any) -> Any:
-        loss = self.loss(data).to(self._device)
-        own_rows = self.config.needs_own_rows
-        self.group = Group(self.device_data, self.config, loss, own_rows=own_rows)
-        return self.group
-
-    def feed(self, data: Any, model: GCN, sampler: Any, rng: Generator) -> Any:
-        del data, sampler, rng  # all that is on the device is known; the generator is the host's
-        self._model = model
-        self._feed = DeviceFeed(self.device_data, self.group)
-        return self._feed
-
-    def loss(self, data: Any) -> nn.Module:
-        del data
-        known = self.device_data
-        return loss_for(known.labels[known.batch_nodes], self.graph, self.config)
-
-    def step(self, model: GCN, loss: nn.Module, optimizer: Adam) -> Any:
-        tf32 = self.config.products == "tf32"
-        self.epochs = DeviceStep(model, loss, optimizer, tf32=tf32)
-        return self.epochs
+        self.data = prepare_on_device(graph, config, self._device)
+        model = start_from(self._given_model, config, graph).to(self._device)
+        model.set_feature_statistics(self.data.statistics)
+        self.learner = Learner(model, config, self._device)
+        labels = self.data.labels[self.data.batch_nodes]
+        self.loss = loss_for(labels, graph, config).to(self._device)
+        self.group = Group(self.data, config, self.loss, own_rows=config.needs_own_rows)
 
     def steps(self) -> EpochSteps:
-        """Those of an epoch, recorded if they are not yet."""
-        return self.epochs.epoch(self._feed)
+        """Those of an epoch, recorded when the first is wanted: a run that is continued has its
+        weights and moments by then."""
+        if self._steps is None:
+            learner, tf32 = self.learner, self.config.products == "tf32"
+            self._steps = make_steps(
+                learner.model,
+                self.loss,
+                learner.optimizer,
+                self.data,
+                self.group,
+                learner.dropout_rng,
+                tf32=tf32,
+            )
+        return self._steps
 
-    def judge(self, part: Part, *, once: bool = False) -> DeviceJudge | None:
+    def train_epoch(self, epoch: int) -> EpochResult:
+        start = time.perf_counter()
+        if self.config.distribution == "optimal":
+            features = HostRows(self.graph.features, self.data.nodes)
+            norms = row_norms(self.model, self.config, self.data, features)
+            self.group.sampler.set_row_norms(norms)
+        self.group.shuffle(epoch)
+        drawn = time.perf_counter()
+        self.steps().run()
+        losses, empty_rows = self.group.results()  # the host waits here, once an epoch
+        sizes = self.group.sizes
+        seconds = {"sampling": drawn - start, "compute": time.perf_counter() - drawn}
+        mean = sum(map(mul, losses, sizes)) / sum(sizes)
+        return EpochResult(mean, self.group.n_steps, empty_rows, seconds)
+
+    def evaluate(
+        self, part: Part, model: GCN | None = None, *, last: bool = False
+    ) -> Metrics | None:
+        if last:
+            self._release()
+        if part not in self._evaluators:
+            self._evaluators[part] = self._evaluator(part, last=last)
+        evaluator = self._evaluators[part]
+        if evaluator is None or not len(evaluator):
+            return None
+        return evaluator(self.model if model is None else model)
+
+    def _evaluator(self, part: Part, *, last: bool) -> DeviceJudge | None:
         nodes = getattr(self.graph.split, part)
         if not nodes.size:
             return None
-        if once:
-            self._forget_training()
-        return DeviceJudge(self.graph, self.config, self.device_data, nodes, once=once)
+        return DeviceJudge(self.graph, self.config, self.data, nodes, once=last)
 
-    def _forget_training(self) -> None:
-        """What only steps work on: together with what a test takes, it would be the run's peak."""
-        self.epochs.forget()
-        for name in ("group", "_feed"):
-            self.__dict__.pop(name, None)
+    def _release(self) -> None:
+        """Let go of what only steps work on: with a test beside it, it would be the peak."""
+        self._evaluators.clear()
+        self._steps = None
+        del self.group
         nothing = torch.empty(0, device=self._device)
-        self.device_data = replace(self.device_data, inputs=nothing, beside=None)
+        self.data = replace(self.data, inputs=nothing, beside=None)
 
-    def validation_interval(self, data: Any, widths: Sequence[int]) -> int:
-        """Every epoch: on the device a validation takes less than one."""
-        del data, widths
-        return 1
+    def state(self) -> dict[str, Tensor]:
+        return self.learner.state()
 
-    def begin_epoch(self, epoch: int, dropout_rng: Generator) -> None:
-        del dropout_rng
-        self._feed.epoch = epoch
-        if self.config.distribution == "optimal":
-            data = self.device_data
-            features = HostRows(self.graph.features, data.nodes)
-            norms = row_norms(self._model, self.config, data, features)
-            self.group.sampler.set_row_norms(norms)
+    def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
+        self.learner.restore(state, epoch)
 
     def facts(self) -> dict[str, Any]:
         """Which GPU it was."""
         on_cuda = self._device.type == "cuda"
         return {"gpu": torch.cuda.get_device_name(self._device)} if on_cuda else {}
+
+    def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
+        return do()
+
+    def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
+        return checkpoint

@@ -17,9 +17,10 @@ from fastgcn.backends.gpu.matrix import (
 )
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
+from fastgcn.features.encoded import DTYPES, check_range
 from fastgcn.features.plan import Budget
-from fastgcn.features.store import FeatureRows, Statistics, column_statistics
-from fastgcn.features.stored import DTYPES, check_range
+from fastgcn.features.scaling import Statistics, column_statistics
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
 from fastgcn.memory import shown_bytes
 from fastgcn.progress import note
@@ -66,13 +67,13 @@ def prepare_on_device(graph: Graph, config: TrainConfig, device: torch.device) -
     trained = np.sort(graph.split.train)
     train = torch.from_numpy(trained).to(device)
     matrix = (edges.induced(train) if config.inductive else edges).normalized(config.normalization)
-    rows = FeatureRows(graph.features, config.feature_scaling, None, statistics)
+    rows = NodeFeatures(graph.features, config.feature_scaling, None, statistics)
     dtype = DTYPES[config.inputs_dtype] if config.precompute else torch.float32
     on_device = features_fit(graph, config, device)
     features = None
     nodes = train if config.inductive else None
     if on_device:
-        features = empty_rows(rows.n, rows.width, torch.float32, device)
+        features = empty_rows(len(rows), rows.width, torch.float32, device)
         upload_rows(rows, features)
         own = features
         if nodes is not None:
@@ -90,7 +91,7 @@ def prepare_on_device(graph: Graph, config: TrainConfig, device: torch.device) -
             check_range(own, beside)
     else:
         ids = None if nodes is None else trained
-        own_rows = FeatureRows(graph.features, config.feature_scaling, ids, statistics)
+        own_rows = NodeFeatures(graph.features, config.feature_scaling, ids, statistics)
         inputs, beside = _on_host(matrix, own_rows, config, dtype)
     assert graph.labels is not None
     labels = label_tensor(graph.labels if nodes is None else graph.labels[trained])
@@ -130,10 +131,10 @@ _COLUMN_BYTES = 1 << 30
 
 
 def _on_host(
-    matrix: DeviceMatrix, rows: FeatureRows, config: TrainConfig, dtype: torch.dtype
+    matrix: DeviceMatrix, rows: NodeFeatures, config: TrainConfig, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor | None]:
     """ÂX and X in pinned memory, which kernels read row by row; ÂX some columns at a time."""
-    n, width = rows.n, rows.width
+    n, width = len(rows), rows.width
     kept = [torch.float32, dtype] if config.precompute else [torch.float32]
     _check_memory(sum(n * row_stride(width, each) * each.itemsize for each in kept), config)
     x = empty_rows(n, width, torch.float32, None)

@@ -11,7 +11,7 @@ from fastgcn.arrays import IntArray
 from fastgcn.backends.gpu.data import DeviceData
 from fastgcn.backends.gpu.matrix import DeviceEdges, WholeBlock, empty_rows, row_stride, upload_rows
 from fastgcn.config import TrainConfig
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
 from fastgcn.metrics import Metrics, Tally
 from fastgcn.model import GCN
@@ -30,16 +30,16 @@ class HostRows:
     def times(self, model: GCN, device: torch.device) -> Tensor:
         """X W of the first layer, and X R beside it where it has R; X in chunks."""
         ids = None if self.nodes is None else self.nodes.cpu().numpy()
-        rows = FeatureRows(self.features, model.feature_scaling, ids, model.feature_statistics)
+        rows = NodeFeatures(self.features, model.feature_scaling, ids, model.feature_statistics)
         layer = model.convolutions[0]
         own = [] if layer.own_weight is None else [layer.own_weight]
         weight = torch.cat([layer.weight, *own], 1).detach()
-        out = torch.empty((rows.n, weight.shape[1]), device=device)
+        out = torch.empty((len(rows), weight.shape[1]), device=device)
         step = max(1, (1 << 28) // (4 * rows.width))
-        for first in range(0, rows.n, step):
-            stop = min(first + step, rows.n)
+        for first in range(0, len(rows), step):
+            stop = min(first + step, len(rows))
             some = rows.nodes[first:stop] if rows.nodes is not None else np.arange(first, stop)
-            part = FeatureRows(self.features, rows.scaling, some, rows.statistics)
+            part = NodeFeatures(self.features, rows.scaling, some, rows.statistics)
             chunk = empty_rows(stop - first, rows.width, torch.float32, device)
             upload_rows(part, chunk)
             torch.matmul(chunk, weight, out=out[first:stop])
@@ -98,8 +98,8 @@ def apply_to_graph(model: GCN, graph: Graph, nodes: IntArray, layers: int) -> Te
 def _rows_of(
     model: GCN, graph: Graph, nodes: IntArray, layers: int, device: torch.device
 ) -> Tensor:
-    rows = FeatureRows(graph.features, model.feature_scaling, None, model.feature_statistics)
-    x = empty_rows(rows.n, rows.width, torch.float32, device)
+    rows = NodeFeatures(graph.features, model.feature_scaling, None, model.feature_statistics)
+    x = empty_rows(len(rows), rows.width, torch.float32, device)
     upload_rows(rows, x)
     ids = torch.from_numpy(np.array(nodes, np.int64)).to(device)
     if layers == 0:

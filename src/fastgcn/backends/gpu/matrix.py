@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 
 from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.errors import InputError
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.memory import shown_bytes
 from fastgcn.progress import progress
 from fastgcn.scratch import forget
@@ -79,7 +79,7 @@ def upload(array: AnyArray, device: torch.device) -> Tensor:
     return out
 
 
-def upload_rows(features: FeatureRows, out: Tensor) -> None:
+def upload_rows(features: NodeFeatures, out: Tensor) -> None:
     """out (n, F) on the device = all rows of the features, scaled, in order."""
     if isinstance(features.features, csr_array):
         for first, part in features.parts(_CHUNK_BYTES):
@@ -90,7 +90,7 @@ def upload_rows(features: FeatureRows, out: Tensor) -> None:
     def rows(first: int, stop: int) -> FloatArray:
         if plain and isinstance(features.features, np.ndarray):
             return features.features[first:stop]
-        return features(np.arange(first, stop))
+        return features.between(first, stop).numpy()
 
     _stream(rows, 4 * features.width, out)
     features.forget()

@@ -10,8 +10,9 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.backends.base import Part
-from fastgcn.backends.batches import Feed, Parcel
+from fastgcn.backends.base import Checkpoint, EpochResult, Part
+from fastgcn.backends.batches import Minibatches, MinibatchGroup
+from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.data import TrainingData, check_trainable, label_tensor, loss_for
 from fastgcn.backends.interval import Sizes, validation_interval
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
@@ -23,14 +24,14 @@ from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import InputError
+from fastgcn.features.scaling import ColumnMoments, Statistics, column_moments, statistics_of
 from fastgcn.features.sparse import InputRows
-from fastgcn.features.store import FeatureRows, Moments, Statistics, column_moments, statistics_of
+from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures, SideBySide
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.model import GCN
 from fastgcn.sampling import Sampler
 from fastgcn.sampling.block import Block
 from fastgcn.sampling.draws import POINTS
-from fastgcn.train.run import Checkpoint
 
 
 class Prepared(NamedTuple):
@@ -45,17 +46,18 @@ def prepare_share(shard: Shard, config: TrainConfig) -> Prepared:
     nodes = shard.split.train if config.inductive else None
     matrix = own_rows(shard, nodes, config.normalization)
     statistics = _statistics(shard) if config.feature_scaling == "standard" else None
-    features = FeatureRows(shard.features, config.feature_scaling, nodes, statistics)
-    inputs: FloatArray | FeatureRows = features
+    features = NodeFeatures(shard.features, config.feature_scaling, nodes, statistics)
+    inputs: FeatureStore = features
     if config.precompute:
-        inputs = convolved(shard, matrix, features)
+        mixed = DenseStore(convolved(shard, matrix, features))
+        inputs = SideBySide(mixed, features) if config.input_skip else mixed
     return Prepared(
         matrix,
         TrainingData(
             Adjacency(*matrix.rows),
             None,
+            features,
             inputs,
-            features if config.precompute and config.input_skip else None,
             torch.from_numpy(_batch_nodes(shard, matrix)),
             label_tensor(shard.labels if nodes is None else shard.labels[nodes]),
             statistics,
@@ -63,11 +65,11 @@ def prepare_share(shard: Shard, config: TrainConfig) -> Prepared:
     )
 
 
-def convolved(shard: Shard, matrix: ShardAdjacency, features: FeatureRows) -> FloatArray:
+def convolved(shard: Shard, matrix: ShardAdjacency, features: NodeFeatures) -> FloatArray:
     """(s, F) float32: own rows of ÂX, the rows of X going round the ranks."""
 
     def rows(start: int, stop: int) -> FloatArray:
-        some = features(np.arange(start, stop))
+        some: FloatArray = features.between(start, stop).numpy()
         features.forget()
         return some
 
@@ -89,19 +91,15 @@ def _statistics(shard: Shard) -> Statistics:
     row = torch.from_numpy(np.concatenate([[own.rows], own.mean, own.squares]))[None]
     comm, width = shard.group.host_comm, len(own.mean)
     rows = comm.all_gather(row, [1] * comm.size, "statistics of features").numpy()
-    found = Moments(0, np.zeros(width), np.zeros(width))
+    found = ColumnMoments(0, np.zeros(width), np.zeros(width))
     for count, *rest in rows:
-        found = found.joined(Moments(int(count), np.array(rest[:width]), np.array(rest[width:])))
+        mean, squares = np.array(rest[:width]), np.array(rest[width:])
+        found = found.joined(ColumnMoments(int(count), mean, squares))
     return statistics_of(found, sparse=isinstance(shard.features, csr_array))
 
 
-History = list[dict[str, Any]]
-
-
-def share_checkpoint(
-    group: ProcessGroup, checkpoint: Checkpoint | None, history: History
-) -> tuple[Checkpoint | None, History]:
-    """What the first rank is given; what the others are given does not count."""
+def share_checkpoint(group: ProcessGroup, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """The first rank's checkpoint, on all ranks; what the others are given does not count."""
 
     def described() -> dict[str, Any] | None:
         if checkpoint is None:
@@ -110,22 +108,17 @@ def share_checkpoint(
             name: [str(t.dtype).removeprefix("torch."), list(t.shape)]
             for name, t in checkpoint.tensors.items()
         }
-        return {"tensors": shapes, "progress": checkpoint.progress, "history": history}
+        return {"tensors": shapes, "progress": checkpoint.progress}
 
     about = group.broadcast("the checkpoint", described)
     if about is None:
-        return None, history
+        return None
     tensors = {} if checkpoint is None else checkpoint.tensors
-    return (
-        Checkpoint(
-            {
-                name: _from_first(group, tensors.get(name), getattr(torch, dtype), shape)
-                for name, (dtype, shape) in about["tensors"].items()
-            },
-            about["progress"],
-        ),
-        about["history"],
-    )
+    whole = {
+        name: _from_first(group, tensors.get(name), getattr(torch, dtype), shape)
+        for name, (dtype, shape) in about["tensors"].items()
+    }
+    return Checkpoint(whole, about["progress"])
 
 
 def _from_first(
@@ -142,7 +135,7 @@ def _from_first(
 
 
 @dataclass(frozen=True, slots=True)
-class ShardParcel(Parcel):
+class ShardMinibatch(MinibatchGroup):
     """Own part of a batch; `nodes` and `empty` count those of all ranks."""
 
     nodes: int = 0
@@ -157,17 +150,17 @@ class ShardParcel(Parcel):
         return self.empty / self.nodes
 
 
-class ShardFeed(Feed):
+class ShardMinibatches(Minibatches):
     """Makes own parts of the batches that all ranks draw from the same generator."""
 
-    def _drawn(self, batches: Iterable[Tensor]) -> Iterator[Parcel]:
+    def _drawn(self, batches: Iterable[Tensor]) -> Iterator[MinibatchGroup]:
         assert isinstance(self.sampler, ShardSampler)
         for batch in batches:
             blocks, own = self.sampler.sample(batch, self.rng), self.sampler.own(batch)
             x = self.data.input_rows(blocks[0].src if blocks else own)
             empty = blocks[-1].empty_rows if blocks else 0
             labels = self.data.labels[own]
-            yield ShardParcel(blocks, x, labels, nodes=len(batch), empty=empty)
+            yield ShardMinibatch(blocks, x, labels, nodes=len(batch), empty=empty)
 
 
 class AllReduceStep(AutogradStep):
@@ -216,11 +209,12 @@ T = TypeVar("T")
 _DISTRIBUTIONS = ("importance", "uniform", "flat", "ladies")
 
 
-class RanksBackend:
-    """A rank with its share of a graph, as a `workshop.Workshop`."""
+class RanksBackend(CpuBackend):
+    """One of several processes that train together, each with its shard of the graph."""
 
     def __init__(self, shard: Shard, config: TrainConfig) -> None:
-        self.shard, self.config, self.group = shard, config, shard.group
+        super().__init__(shard.graph, config)
+        self.shard, self.group = shard, shard.group
         self.group.on_all("settings", self._check)
         self.group.check_equal("settings", config.to_dict())
         self.group.check_equal("data", fingerprint(shard.graph))
@@ -232,62 +226,59 @@ class RanksBackend:
         self.group.use_device(self.config.device)
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:
-        """What `do()` gives on the first rank, None on the others; where it fails, all fail."""
         return self.group.on_all(what, lambda: do() if self.group.is_main else None)
 
-    def shared(
-        self, read: Callable[[], tuple[Checkpoint | None, History]]
-    ) -> tuple[Checkpoint | None, History]:
-        """The state that the first rank reads."""
-        found = self.on_first("the checkpoint", read)
-        return share_checkpoint(self.group, *(found or (None, [])))
+    def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
+        return share_checkpoint(self.group, checkpoint)
 
     @property
     def device(self) -> torch.device:
         return self.group.device
 
-    def data(self) -> TrainingData:
+    def _training_data(self) -> TrainingData:
         self._matrix, data = prepare_share(self.shard, self.config)
         return data
 
-    def sampler(self, data: TrainingData) -> Sampler:  # noqa: ARG002
+    def _sampler(self) -> Sampler:
         """It takes over own rows of Â, numbering their columns in its own way."""
         assert self._matrix is not None
         matrix, self._matrix = self._matrix, None
         return ShardSampler(matrix, self.config, self.group)
 
-    def feed(self, data: TrainingData, model: GCN, sampler: Sampler, rng: torch.Generator) -> Feed:
-        return ShardFeed(data, self.config, model, sampler, rng)
+    def _minibatches(self) -> Minibatches:
+        return ShardMinibatches(self.data, self.config, self.model, self.sampler, self.learner.rng)
 
-    def loss(self, data: TrainingData) -> nn.Module:
-        own = data.labels if self.config.inductive else data.labels[self.shard.split.train]
+    def _loss(self) -> nn.Module:
+        labels = self.data.labels
+        own = labels if self.config.inductive else labels[self.shard.split.train]
         comm = self.group.host_comm
         return loss_for(
             own, self.shard.graph, self.config, lambda part: comm.all_reduce(part, "class counts")
         )
 
-    def step(self, model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
-        return AllReduceStep(model, loss, optimizer, self.group.step_comm)
+    def _step(self) -> Step:
+        return AllReduceStep(self.model, self.loss, self.learner.optimizer, self.group.step_comm)
 
-    def judge(self, part: Part, *, once: bool = False) -> ShardEvaluator | None:  # noqa: ARG002
+    def _evaluator(self, part: Part, *, last: bool) -> ShardEvaluator | None:  # noqa: ARG002
         if not getattr(self.shard.graph.split, part).size:
             return None
         return ShardEvaluator(self.shard, self.config, getattr(self.shard.split, part))
 
-    def validation_interval(self, data: TrainingData, widths: Sequence[int]) -> int:
+    def _validation_interval(self) -> int:
         """As one process has it, by the sizes of all ranks together."""
-        shard, batch_nodes = self.shard, len(data.batch_nodes)
-        own = Sizes.of(data.adjacency, batch_nodes, shard.csr, shard.features, shard.split.val)
+        shard, batch_nodes = self.shard, len(self.data.batch_nodes)
+        own = Sizes.of(self.data.adjacency, batch_nodes, shard.csr, shard.features, shard.split.val)
         whole = self.group.host_comm.all_reduce(torch.tensor(own), "sizes").tolist()
         sizes = Sizes(*whole)._replace(batch_nodes=batch_nodes)
-        return validation_interval(sizes, self.config, widths)
+        return validation_interval(sizes, self.config, self.model.sizes)
 
-    def begin_epoch(self, epoch: int, dropout_rng: torch.Generator) -> None:
+    def train_epoch(self, epoch: int) -> EpochResult:
         """Ranks drop different entries. The first goes on with the generator that checkpoints
         keep; the others begin anew, so that a run can continue on any number of ranks."""
         if not self.group.is_main:
             words = np.random.SeedSequence([self.config.seed, epoch, self.group.rank])
-            dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
+            self.learner.dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
+        return super().train_epoch(epoch)
 
     def facts(self) -> dict[str, Any]:
         """How many ranks there are, and what this one has sent."""

@@ -15,7 +15,7 @@ from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, own_rows
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
-from fastgcn.features.store import FeatureRows
+from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.adjacency import Rows
 from fastgcn.graph.csr import index_dtype
 from fastgcn.metrics import Metrics, Tally, tally
@@ -89,7 +89,7 @@ class SharedForward:
     X is read in pieces, and only what a layer mixes, HW where W narrows, goes round the ranks.
     """
 
-    def __init__(self, plan: Plan, features: FeatureRows, comm: Communicator) -> None:
+    def __init__(self, plan: Plan, features: NodeFeatures, comm: Communicator) -> None:
         self.layers, self.inputs = plan
         self.features, self.comm = features, comm
 
@@ -115,9 +115,7 @@ class SharedForward:
 
     def _features_of(self, ids: IntArray) -> Tensor:
         """Rows of X of own nodes of the lowest layer."""
-        rows = torch.from_numpy(self.features(self.inputs[ids]))
-        self.features.forget()
-        return rows
+        return self.features.take(self.inputs[ids])
 
     def _before(
         self, model: GCN, number: int, h: Callable[[IntArray], Tensor], count: int
@@ -217,7 +215,8 @@ def embed_shared(model: GCN, shard: Shard, nodes: IntArray, layer: int = -1) -> 
     layers = depth_of(model, layer)
     features = feature_rows(model, shard.features)
     if layers == 0:
-        return features(nodes)
+        rows: FloatArray = features.take(nodes).numpy()
+        return rows
     plan = _plan(shard, None, nodes, model.normalization, layers)
     hidden: FloatArray = SharedForward(plan, features, shard.group.host_comm)(model).numpy()
     return hidden

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.process_group import ProcessGroup
-from fastgcn.data.shards import Part, cut
+from fastgcn.data.shards import StoredShard, cut
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Rows, row_chunks, scaling_factors
 from fastgcn.graph.checks import plain
@@ -69,7 +69,7 @@ class Shard:
         )
 
     @classmethod
-    def of_part(cls, part: Part, group: ProcessGroup) -> "Shard":
+    def of_part(cls, part: StoredShard, group: ProcessGroup) -> "Shard":
         """What was read of a sharded store."""
         first, stop = (int(bound) for bound in part.bounds[group.rank : group.rank + 2])
         split = Split(*(_within(nodes, first, stop) for _, nodes in part.split.items()))

@@ -1,51 +1,68 @@
-"""Readers of published formats, one module each; `fastgcn.data.load` chooses among them."""
+"""Readers of published formats; `fastgcn.data.load` chooses among them."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from fastgcn.data.readers import (
-    gnn_benchmark,
-    graphsage,
-    graphsaint,
-    npz_folder,
-    ogb,
-    planetoid,
-    reddit_dgl,
-    reddit_fastgcn,
-    tables,
+from fastgcn.data.readers.graphsage import GRAPHSAGE
+from fastgcn.data.readers.matrices import (
+    GNN_BENCHMARK,
+    GRAPHSAINT,
+    NPZ_FOLDER,
+    REDDIT_DGL,
+    REDDIT_FASTGCN,
 )
+from fastgcn.data.readers.ogb import OGB
+from fastgcn.data.readers.parts import Reader, check_options, default_name
+from fastgcn.data.readers.planetoid import PLANETOID
+from fastgcn.errors import InputError, MissingFileError
 from fastgcn.graph.graph import Graph
 
+_TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet")
 
-class Reader(Protocol):
-    """What every reader's module has.
 
-    `read` takes the path and the format's own options by keyword; `matches` looks only at file
-    names, and at few enough of them to notice a folder that lacks a piece.
-    """
+def _read_tables(path: Path, **options: Any) -> Graph:
+    """A folder with a node and an edge table; the options are those of `import_tables`."""
+    from fastgcn.data.tables import import_tables, read_tables
 
-    @property
-    def FORMAT(self) -> str: ...  # noqa: N802  (a module's constants)
+    check_options(import_tables, options, TABLES.format)
+    options["name"] = options.get("name") or default_name(path)
+    return read_tables(*table_files(path), **options)
 
-    @property
-    def EXPECTS(self) -> str: ...  # noqa: N802
 
-    @property
-    def matches(self) -> Callable[[Path], bool]: ...
+def table_files(path: Path) -> tuple[Path, Path]:
+    """The node table and the edge table of a folder that has one of each."""
+    return _one_table(path, "nodes"), _one_table(path, "edges")
 
-    @property
-    def read(self) -> Callable[..., Graph]: ...
 
+def _tables_called(path: Path, table: str) -> list[Path]:
+    return [file for end in _TABLE_ENDINGS if (file := path / f"{table}{end}").is_file()]
+
+
+def _one_table(path: Path, table: str) -> Path:
+    found = _tables_called(path, table)
+    if not found:
+        raise MissingFileError(f"{path} lacks a table {table} ({', '.join(_TABLE_ENDINGS)})")
+    if len(found) > 1:
+        names = " and ".join(file.name for file in found)
+        raise InputError(f"{path} has both {names}; leave only one of them in the folder")
+    return found[0]
+
+
+TABLES = Reader(
+    "tables",
+    "nodes.csv and edges.csv (or .csv.gz, .parquet)",
+    lambda path: bool(_tables_called(path, "nodes") or _tables_called(path, "edges")),
+    _read_tables,
+)
 
 READERS: tuple[Reader, ...] = (
-    planetoid,
-    graphsage,
-    graphsaint,
-    ogb,
-    reddit_fastgcn,
-    reddit_dgl,
-    gnn_benchmark,
-    npz_folder,
-    tables,
+    PLANETOID,
+    GRAPHSAGE,
+    GRAPHSAINT,
+    OGB,
+    REDDIT_FASTGCN,
+    REDDIT_DGL,
+    GNN_BENCHMARK,
+    NPZ_FOLDER,
+    TABLES,
 )

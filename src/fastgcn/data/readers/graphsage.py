@@ -10,25 +10,27 @@ from typing import Any
 import numpy as np
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.data.readers._build import Edges, build, identity, labels_of
-from fastgcn.data.readers._files import need, read_json, read_npy
-from fastgcn.data.readers._options import choice
+from fastgcn.data.readers.parts import (
+    Edges,
+    Reader,
+    build,
+    choice,
+    identity,
+    labels_of,
+    need,
+    read_json,
+    read_npy,
+)
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph.graph import Graph, Split
 from fastgcn.progress import progress
 
-FORMAT = "graphsage"
-EXPECTS = "PREFIX-G.json, PREFIX-id_map.json, PREFIX-class_map.json and mostly PREFIX-feats.npy"
-
+_EXPECTS = "PREFIX-G.json, PREFIX-id_map.json, PREFIX-class_map.json and mostly PREFIX-feats.npy"
 _GRAPH, _ROWS, _CLASSES = "-G.json", "-id_map.json", "-class_map.json"
 _LINKS = {"index": "positions in the list of nodes", "id": "ids of nodes"}
 
 
-def matches(path: Path) -> bool:
-    return bool(_prefixes(path))
-
-
-def read(
+def _read(
     path: Path,
     *,
     name: str | None = None,
@@ -91,7 +93,7 @@ def _prefixes(path: Path) -> list[str]:
 def _choose(path: Path, prefix: str | None) -> str:
     prefixes = _prefixes(path)
     if not prefixes:
-        raise MissingFileError(f"{path} has no files {EXPECTS}")
+        raise MissingFileError(f"{path} has no files {_EXPECTS}")
     if prefix is None and len(prefixes) > 1:
         raise InputError(
             f"{path} holds several data sets: pass prefix= one of {', '.join(prefixes)}"
@@ -216,3 +218,6 @@ def _own_ids(nodes: list[dict[str, Any]], rows: dict[str, int]) -> list[Any] | N
     for key, row in rows.items():
         ids[row] = int(key) if whole and key.lstrip("-").isdigit() else key
     return None if ids == list(range(len(ids))) else ids
+
+
+GRAPHSAGE = Reader("graphsage", _EXPECTS, lambda path: bool(_prefixes(path)), _read)

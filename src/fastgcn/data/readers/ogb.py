@@ -3,33 +3,29 @@
 Parsed afresh from the CSV: OGB's own `processed/` files are pickles and are not read.
 """
 
+import gzip
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastgcn.arrays import AnyArray, IntArray
-from fastgcn.data.readers._build import Edges, build, identity
-from fastgcn.data.readers._csv import read_csv
-from fastgcn.data.readers._files import need
-from fastgcn.data.readers._options import choice
+from fastgcn.data.readers.parts import Edges, Reader, build, choice, identity, need
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph.graph import Graph, Split
-
-FORMAT = "ogb"
-EXPECTS = "raw/edge.csv.gz, raw/node-feat.csv.gz, ... and split/SCHEME/train.csv.gz, ..."
+from fastgcn.progress import progress
 
 _EDGES, _LABELS = "edge.csv.gz", "node-label.csv.gz"
 _NODES, _EDGE_COUNT = "num-node-list.csv.gz", "num-edge-list.csv.gz"
 _FEATURES = "node-feat.csv.gz"
 _SPLIT = ("train.csv.gz", "valid.csv.gz", "test.csv.gz")
 
-
-def matches(path: Path) -> bool:
-    return any((_raw(path) / name).is_file() for name in (_EDGES, _NODES))
+_BLOCK = 1 << 22  # bytes parsed together; larger blocks wait for their decompression
 
 
-def read(
+def _read(
     path: Path,
     *,
     name: str | None = None,
@@ -53,7 +49,7 @@ def read(
     files = need(raw, _EDGES, _LABELS, _NODES, _EDGE_COUNT)
     edge_file, label_file, node_count_file, edge_count_file = files
     n, n_edges = _count(node_count_file), _count(edge_count_file)
-    ends = read_csv(edge_file, np.int64, n_edges)
+    ends = _read_csv(edge_file, np.int64, n_edges)
     if n_edges and ends.shape[1] != 2:
         raise FormatError(f"{edge_file} must have two columns, got {ends.shape[1]}")
     source, target = ends.reshape(-1, 2).T
@@ -79,7 +75,7 @@ def _folder_name(path: Path) -> str:
 
 
 def _count(path: Path) -> int:
-    counts = read_csv(path, np.int64)
+    counts = _read_csv(path, np.int64)
     if counts.shape != (1, 1) or counts[0, 0] < 0:
         raise FormatError(
             f"{path} must hold one number, that of the one graph, got shape {counts.shape}; "
@@ -97,11 +93,11 @@ def _features(path: Path, wanted: str | None, n: int) -> Any:
             f"{path} is missing; get it, or pass features='identity' to make each node its own "
             "feature where the data set has none"
         )
-    return read_csv(path, np.float32, n)
+    return _read_csv(path, np.float32, n)
 
 
 def _labels(path: Path, n: int) -> AnyArray:
-    table = read_csv(path, np.float64, n)
+    table = _read_csv(path, np.float64, n)
     if table.shape[1] != 1:
         return table
     return np.where(np.isnan(table[:, 0]), -1, table[:, 0])
@@ -132,7 +128,91 @@ def _split(folder: Path | None) -> Split:
 
 
 def _ids(path: Path) -> IntArray:
-    ids = read_csv(path, np.int64)
+    ids = _read_csv(path, np.int64)
     if len(ids) and ids.shape[1] != 1:
         raise FormatError(f"{path} must have one column of node ids, got {ids.shape[1]}")
     return ids.reshape(-1)
+
+
+def _read_csv(path: Path, dtype: type[np.generic], n_rows: int | None = None) -> AnyArray:
+    """(rows, columns) of a gzipped CSV file without a header.
+
+    An empty field or `nan` is NaN; integers have none, and refuse such a field. With `n_rows` the
+    file must have that many rows and is read straight into the result, so that features are never
+    in memory twice.
+    """
+    n_columns = _count_columns(path)
+    if n_columns == 0:
+        blocks: Iterator[AnyArray] = iter(())
+    else:
+        blocks = _blocks(path, np.dtype(dtype), n_columns)
+    if n_rows is None:
+        return np.concatenate([np.empty((0, n_columns), dtype), *blocks])
+    table = _room(n_rows, n_columns, dtype, path)
+    done = 0
+    for block in blocks:
+        if done + len(block) <= n_rows:
+            table[done : done + len(block)] = block
+        done += len(block)
+    if done != n_rows:
+        raise FormatError(f"{path} must have {n_rows:,} rows, got {done:,}")
+    return table
+
+
+def _room(n_rows: int, n_columns: int, dtype: type[np.generic], path: Path) -> AnyArray:
+    try:
+        return np.empty((n_rows, n_columns), dtype)
+    except (MemoryError, ValueError):  # ValueError: more than any memory
+        raise FormatError(
+            f"{path} is said to have {n_rows:,} rows of {n_columns}, which memory cannot hold"
+        ) from None
+
+
+def _count_columns(path: Path) -> int:
+    try:
+        with gzip.open(path) as file:
+            line = file.readline()
+    except (OSError, EOFError, zlib.error) as error:
+        raise FormatError(f"{path} cannot be read as a gzip file: {error}") from None
+    return line.count(b",") + 1 if line.strip() else 0
+
+
+def _blocks(path: Path, dtype: np.dtype[Any], n_columns: int) -> Iterator[AnyArray]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        column_types={f"f{i}": pa.from_numpy_dtype(dtype) for i in range(n_columns)},
+        null_values=["", "nan", "NaN"],
+    )
+    reading = csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK)
+    try:
+        with (
+            pa.OSFile(str(path)) as raw,
+            pa.CompressedInputStream(raw, "gzip") as text,
+            progress(f"Reading {path.name}", path.stat().st_size, "bytes") as advance,
+        ):
+            seen = 0
+            for batch in csv.open_csv(text, reading, convert_options=options):
+                yield _dense(batch, dtype, path)
+                advance(raw.tell() - seen)
+                seen = raw.tell()
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(f"{path} is damaged or not a table of numbers: {error}") from None
+
+
+def _dense(batch: Any, dtype: np.dtype[Any], path: Path) -> AnyArray:
+    block = np.empty((batch.num_rows, batch.num_columns), dtype)
+    for i, column in enumerate(batch.columns):
+        if column.null_count and dtype.kind != "f":
+            raise FormatError(f"{path} must hold a whole number in every field, some are empty")
+        block[:, i] = column.to_numpy(zero_copy_only=False)
+    return block
+
+
+OGB = Reader(
+    "ogb",
+    "raw/edge.csv.gz, raw/node-feat.csv.gz, ... and split/SCHEME/train.csv.gz, ...",
+    lambda path: any((_raw(path) / name).is_file() for name in (_EDGES, _NODES)),
+    _read,
+)

@@ -11,25 +11,17 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from fastgcn.arrays import BoolArray, IntArray
-from fastgcn.data.readers._build import Edges, build
-from fastgcn.data.readers._files import need
-from fastgcn.data.readers._options import choice
-from fastgcn.data.readers._unpickle import adjacency_lists, array, matrix, read_record
+from fastgcn.data.readers.parts import Edges, Reader, build, choice, need
+from fastgcn.data.readers.unpickle import adjacency_lists, array, matrix, read_record
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph, Split
 
-FORMAT = "planetoid"
-EXPECTS = "ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}"
-
+_EXPECTS = "ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}"
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _VALIDATION = 500
 
 
-def matches(path: Path) -> bool:
-    return bool(_names(path))
-
-
-def read(path: Path, *, name: str | None = None, split: str = "full") -> Graph:
+def _read(path: Path, *, name: str | None = None, split: str = "full") -> Graph:
     """The data set `name` of a folder; the name may be left out where there is only one.
 
     `split` is one of
@@ -79,7 +71,7 @@ def _names(path: Path) -> list[str]:
 def _choose(path: Path, name: str | None) -> str:
     names = _names(path)
     if not names:
-        raise MissingFileError(f"{path} has no files {EXPECTS}")
+        raise MissingFileError(f"{path} has no files {_EXPECTS}")
     if name is None and len(names) == 1:
         return names[0]
     if name is None:
@@ -180,3 +172,6 @@ def _edges(lists: dict[int, list[int]]) -> Edges:
     source = np.repeat(np.fromiter(lists, np.int64, len(lists)), degrees)
     target = np.fromiter((end for ends in lists.values() for end in ends), np.int64, sum(degrees))
     return Edges(source, target)
+
+
+PLANETOID = Reader("planetoid", _EXPECTS, lambda path: bool(_names(path)), _read)

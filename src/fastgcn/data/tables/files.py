@@ -1,4 +1,4 @@
-"""`Table`: a CSV, TSV (both also compressed) or Parquet file, read in record batches."""
+"""`TableFile`: a CSV, TSV (both also compressed) or Parquet file, read in record batches."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,16 +21,16 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _PARQUET = (".parquet", ".pq")
 
-# Bytes of a CSV file that are parsed together, and the most that a row may take. Arrow reads
-# ahead by many blocks, so that larger ones cost memory and were not faster.
+# Bytes of a CSV file that are parsed together, and the longest row. Arrow reads many blocks
+# ahead; larger blocks took more memory and were not faster.
 _BLOCK = 1 << 20
 
 
-class Table:
-    """A table file that is there and has distinct columns.
+class TableFile:
+    """A table file that exists and whose columns have distinct names.
 
-    `types` are the columns' Arrow types: those of a Parquet file, or a guess from the first
-    block of a CSV file.
+    `types` are the Arrow types of the columns: those of a Parquet file, or a guess from the
+    first block of a CSV file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +55,7 @@ class Table:
             raise FormatError(f"{path} must name each column once, but has {twice!r} twice")
 
     def require(self, name: str, what: str) -> str:
-        """`name`, unless there is no such column, which is needed for `what`."""
+        """`name`, refused unless there is such a column; `what` says what it is needed for."""
         if name not in self.types:
             raise InputError(
                 f"{self.path} has no column {name!r} for {what}; "
@@ -64,7 +64,7 @@ class Table:
         return name
 
     def optional(self, name: str, default: str, what: str) -> str | None:
-        """As `require`, but None where the default name is not there."""
+        """As `require`, but None where the column is missing and `name` is only the default."""
         if name == default and name not in self.types:
             return None
         return self.require(name, what)
@@ -74,7 +74,7 @@ class Table:
     ) -> Iterator[pa.RecordBatch]:
         """The named columns, batch by batch, at most `rows` rows each in a Parquet file.
 
-        The types are what a CSV file's text is parsed to; Parquet columns come in their own.
+        A CSV file's text is parsed to the given types; Parquet columns keep their own types.
         """
         with _translated(self.path, list(self.types)):
             yield from (
@@ -82,7 +82,7 @@ class Table:
             )
 
     def _check_delimiter(self) -> None:
-        """Refuse a table whose columns are separated otherwise: it would have one, of all."""
+        """Refuse a table with another separator, which would be read as one wide column."""
         with (
             self.path.open("rb") as file,
             pa.input_stream(file, compression=self._compression) as stream,
@@ -103,7 +103,7 @@ class Table:
         options = pa.csv.ConvertOptions(
             column_types=dict(columns),
             include_columns=list(columns),
-            null_values=[""],  # a node may well be called NA or null
+            null_values=[""],  # a node may be called NA or null
             strings_can_be_null=True,
         )
         what, size = f"Reading {self.path.name}", self.path.stat().st_size
@@ -147,12 +147,12 @@ class Table:
                 yield batch.select(list(columns))
 
     def _open_parquet(self) -> pa.parquet.ParquetFile:
-        # The buffer streams the columns of a row group, which may be as large as the file.
+        # With a buffer, Arrow streams a row group, which may be as large as the file.
         return pa.parquet.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False)
 
 
 def listed(names: Iterable[Any], most: int = 12) -> str:
-    """Names for a message, the first few of many."""
+    """The names for a message; of many names only the first few."""
     names = list(names)
     return ", ".join(repr(name) for name in islice(names, most)) + (
         f" and {len(names) - most:,} more" if len(names) > most else ""
@@ -174,7 +174,7 @@ def _kind(path: Path) -> tuple[str, str | None]:
 
 @contextmanager
 def _translated(path: Path, columns: list[str]) -> Iterator[None]:
-    """Arrow's complaints about a file as one sentence of ours."""
+    """Turn an error of Arrow into one sentence that names the file."""
     try:
         yield
     except UnicodeDecodeError:
@@ -203,7 +203,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether `floats` can read it; decimals count, dates do not."""
+    """True if `floats` can read it; decimals count, dates do not."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
     return any(test(kind) for test in tests)
 
@@ -222,7 +222,7 @@ def floats(column: pa.Array) -> FloatArray:
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """The values of a dictionary-encoded array (a pandas category); any other as it is."""
+    """The values of a dictionary-encoded array (a pandas category); other arrays unchanged."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 

@@ -1,4 +1,4 @@
-"""The ids of a node table: collected, found to be unique, and looked up for the edges."""
+"""The ids of a node table: collected, checked to be distinct, and looked up for the edges."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class NodeIndex:
 
     Attributes:
         node_ids: the ids to keep with the graph; None where they are 0..n-1.
-        arrow_type: int64 or string, what the edges' ends are.
+        arrow_type: int64 or string, the type of the ends of edges.
         find: positions (k,) of k ids given as an array of that type, -1 for an unknown id.
     """
 
@@ -31,7 +31,7 @@ class NodeIndex:
     find: Callable[[pa.Array], IntArray]
 
     def positions(self, ids: pa.Array, what: str) -> IntArray:
-        """As `find`, of ids of any type that can be cast without loss; none is null."""
+        """As `find`, for ids of any type that can be cast without loss; none may be null."""
         plain = decoded(ids)
         whole = pa.types.is_floating(plain.type) and self.arrow_type == pa.int64()
         if not (whole or is_text(plain.type) or pa.types.is_integer(plain.type)):
@@ -49,8 +49,8 @@ class NodeIndex:
 class IdCollector:
     """Takes the id column in pieces and makes the index.
 
-    What a CSV file has are integers where every id is written as an integer would be, and
-    text elsewhere; so "007" is text.
+    The ids of a CSV file are integers if every id is written as an integer is printed, and text
+    otherwise; so "007" is text.
     """
 
     def __init__(self, what: str, *, from_csv: bool) -> None:
@@ -82,7 +82,7 @@ class IdCollector:
         return ids.cast(pa.large_string())
 
     def index(self) -> NodeIndex:
-        """The index of all ids; fails where one is there twice."""
+        """The index of all ids; fails if an id occurs twice."""
         kind = pa.large_string() if self._text else pa.int64()
         chunks = [chunk.cast(kind) for chunk in self._chunks]
         self._chunks.clear()

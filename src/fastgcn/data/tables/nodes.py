@@ -1,204 +1,29 @@
-"""Columns of repeated values as small numbers: categories, and classes by name."""
+"""The node table: ids, labels and split, and the features on their way into a store."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastgcn.arrays import AnyArray, IntArray
+from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.data.splits import stratified_split
-from fastgcn.data.tables.features import feature_columns
-from fastgcn.data.tables.files import Table, decoded, floats, is_list, is_number, is_text, listed
+from fastgcn.data.store import StoreWriter
+from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, listed
 from fastgcn.data.tables.ids import IdCollector, NodeIndex
-from fastgcn.errors import InputError, nearest
+from fastgcn.data.tables.labels import Categories, label_reader
+from fastgcn.errors import InputError
 from fastgcn.graph import checks
 from fastgcn.graph.graph import Split
-
-# An integer as it is printed, also by a program that made it a float to have missing values.
-_INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")
-
-
-class Categories:
-    """A column taken in pieces: its distinct values, and a code a row."""
-
-    def __init__(self) -> None:
-        self._codes = [np.empty(0, np.int32)]
-        self._code_of: dict[Any, int] = {}
-
-    def add(self, column: pa.Array) -> None:
-        encoded = decoded(column).dictionary_encode()
-        codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
-        codes.append(-1)  # the last, where the -1 of a null leads
-        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        self._codes.append(np.array(codes, np.int32)[local])
-
-    def _code(self, value: Any) -> int:
-        return self._code_of.setdefault(value, len(self._code_of))
-
-    def finish(self) -> tuple[IntArray, list[Any]]:
-        """Codes (rows,), -1 where null, and the values they stand for."""
-        return np.concatenate(self._codes), list(self._code_of)
-
-
-class Classes:
-    """Classes as a table has them, in order: integers by size, others by name.
-
-    Null and empty text are no class. `fixed` gives the classes and their order instead.
-    """
-
-    def __init__(self, what: str, fixed: Sequence[Any] | None) -> None:
-        self._what = what
-        self._fixed = None if fixed is None else tuple(str(name) for name in fixed)
-        if self._fixed is not None and len(set(self._fixed)) < len(self._fixed):
-            raise InputError(f"classes must be distinct, got {listed(self._fixed)}")
-        self._categories = Categories()
-
-    def add(self, column: pa.Array) -> None:
-        column = decoded(column)
-        kind = column.type
-        if pa.types.is_floating(kind):  # integers with missing values, as pandas has them
-            try:
-                column = pc.if_else(pc.is_nan(column), None, column).cast(pa.int64())
-            except pa.ArrowInvalid:
-                raise InputError(f"{self._what} must hold classes, got fractions") from None
-        elif not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-            raise InputError(f"{self._what} must hold classes as text or integers, got {kind}")
-        self._categories.add(column)
-
-    def finish(self, node_of: Callable[[int], str]) -> tuple[IntArray, tuple[str, ...]]:
-        """Class ids (rows,) int64, -1 for none, and the names; `node_of` a row, for messages."""
-        codes, values = self._categories.finish()
-        names, ordered = _class_names([str(value) for value in values])
-        classes = ordered if self._fixed is None else self._fixed
-        number = {"": -1} | {name: i for i, name in enumerate(classes)}
-        for code, name in enumerate(names):
-            if name not in number:
-                node = node_of(int(np.argmax(codes == code)))
-                raise InputError(
-                    f"{self._what} must hold one of the classes {listed(classes)}, "
-                    f"but {node} has {name!r}{nearest(name, classes)}"
-                )
-        ids = np.array([*(number[name] for name in names), -1], np.int64)
-        return ids[codes], classes
-
-
-def _class_names(values: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The class of each value ("" for none), and all classes in order."""
-    integers = [_INTEGER.fullmatch(value) for value in values if value]
-    if all(integers):
-        values = [value and value.split(".")[0] for value in values]
-        return values, tuple(sorted({value for value in values if value}, key=int))
-    return values, tuple(sorted({value for value in values if value}))
-
-
-# Labels, None where no node has one, and the names of the classes.
-Labels = tuple[AnyArray | None, tuple[str, ...]]
-
-
-class LabelReader(Protocol):
-    """Takes the label columns in pieces; `columns` has them, with their types in a CSV file."""
-
-    columns: dict[str, pa.DataType]
-
-    def add(self, batch: pa.RecordBatch) -> None: ...
-    def finish(self, node_ids: Sequence[Any] | None) -> Labels: ...
-
-
-def label_reader(table: Table, label: str, classes: Sequence[Any] | None) -> LabelReader | None:
-    """The reader of the column `label`, or of several, "a,b,c"; None where there is none."""
-    if "," in label and label not in table.types:
-        if classes is not None:
-            raise InputError("classes must not be given where label names a column a class")
-        return _ColumnPerClass(table, [name.strip() for name in label.split(",")])
-    column = table.optional(label, "label", "labels")
-    if column is None:
-        return None
-    named = Classes(f"column {column!r} of {table.path}", classes)
-    if is_list(table.types[column]):
-        return _ClassLists(column, named)
-    return _OneClass(column, named)
-
-
-class _OneClass:
-    """A class a node: text, integers or bools; null or empty where it has none."""
-
-    def __init__(self, column: str, classes: Classes) -> None:
-        self.columns = {column: pa.string()}
-        self._column, self._classes = column, classes
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._classes.add(batch.column(self._column))
-
-    def finish(self, node_ids: Sequence[Any] | None) -> Labels:
-        """(n,) int64, -1 where a node has no label."""
-        ids, names = self._classes.finish(lambda row: checks.named(row, node_ids))
-        return (ids if names else None), names
-
-
-class _ClassLists:
-    """Several classes a node, as a list; null or an empty list where it has none."""
-
-    def __init__(self, column: str, classes: Classes) -> None:
-        self.columns = {column: pa.list_(pa.string())}
-        self._column, self._classes = column, classes
-        self._lengths: list[IntArray] = []
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        lists = batch.column(self._column)
-        self._classes.add(lists.flatten())
-        lengths = pc.fill_null(pc.list_value_length(lists), 0)
-        self._lengths.append(lengths.to_numpy(zero_copy_only=False))
-
-    def finish(self, node_ids: Sequence[Any] | None) -> Labels:
-        """(n, C) bool."""
-        lengths = np.concatenate(self._lengths)
-        nodes = np.repeat(np.arange(len(lengths)), lengths)
-        ids, names = self._classes.finish(lambda row: checks.named(int(nodes[row]), node_ids))
-        labels = np.zeros((len(lengths), len(names)), np.bool_)
-        labels[nodes[ids >= 0], ids[ids >= 0]] = True
-        return (labels if names else None), names
-
-
-class _ColumnPerClass:
-    """A column of zeros and ones a class."""
-
-    def __init__(self, table: Table, names: list[str]) -> None:
-        self.columns = {}
-        for name in names:
-            kind = table.types[table.require(name, "labels")]
-            if not is_number(kind):
-                raise InputError(f"column {name!r} of {table.path} must be 0 or 1, got {kind}")
-            self.columns[name] = kind if pa.types.is_boolean(kind) else pa.float64()
-        self._path = table.path
-        self._parts: list[IntArray] = []
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        values = np.stack([floats(batch.column(name)) for name in self.columns], axis=1)
-        self._parts.append(np.where((values == 0) | (values == 1), values, -1).astype(np.int8))
-
-    def finish(self, node_ids: Sequence[Any] | None) -> Labels:
-        """(n, C) bool."""
-        values = np.concatenate(self._parts)
-        names = tuple(self.columns)
-        if values.min() < 0:
-            row, column = np.unravel_index(int(np.argmin(values)), values.shape)
-            raise InputError(
-                f"column {names[column]!r} of {self._path} must be 0 or 1 in every row, "
-                f"but {checks.named(int(row), node_ids)} has something else"
-            )
-        return values.astype(np.bool_), names
-
 
 _PARTS = {"": 0, "none": 0, "train": 1, "val": 2, "valid": 2, "validation": 2, "test": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """What the node table's columns are; see `fastgcn.data.tables.importing.import_tables`."""
+    """The columns of the node table; see `fastgcn.data.tables.import_tables`."""
 
     id: str
     label: str
@@ -210,7 +35,7 @@ class NodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """n nodes: their index by id, labels (as in `Graph`), split, and where features stand."""
+    """n nodes: their index by id, labels (as in `Graph`), split, and the feature columns."""
 
     n: int
     index: NodeIndex
@@ -220,7 +45,7 @@ class Nodes:
     feature_columns: list[str]
 
 
-def read_nodes(table: Table, options: NodeOptions) -> Nodes:
+def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
     """Read and check everything but the features."""
     table.require(options.id, "node ids")
     label_columns = label_reader(table, options.label, options.classes)
@@ -253,7 +78,7 @@ def read_nodes(table: Table, options: NodeOptions) -> Nodes:
     return Nodes(ids.n, index, labels, names, split, features)
 
 
-def _split_reader(table: Table, options: NodeOptions) -> Categories | None:
+def _split_reader(table: TableFile, options: NodeOptions) -> Categories | None:
     if options.random_split is None:
         column = table.optional(options.split, "split", "the split")
         return None if column is None else Categories()
@@ -284,3 +109,128 @@ def _split_of(parts: Categories, what: str, node_ids: Sequence[Any] | None) -> S
             )
     part = np.array([*(_PARTS[word] for word in words), 0])[codes]
     return Split(*(np.flatnonzero(part == number) for number in (1, 2, 3)))
+
+
+# Numbers of a Parquet file that are in memory together.
+_TOGETHER = 1 << 20
+
+# The second way is not open to tables of new nodes, whose columns are those of the graph.
+_LEAVE_OUT = (
+    "take the column out of the table, or name those that are features at import "
+    "(--features a,b,c, or features= in Python)"
+)
+
+
+def feature_columns(table: TableFile, asked: Sequence[str] | None, taken: set[str]) -> list[str]:
+    """The columns asked for, or else all that are not `taken`; numbers, or one list of numbers."""
+    if asked is None:
+        columns = [name for name in table.types if name not in taken]
+        if not columns:
+            raise InputError(f"{table.path} has no features: it must have numeric columns")
+    else:
+        columns = [asked] if isinstance(asked, str) else list(asked)
+        _check_asked(table, columns, taken)
+    for name in columns:
+        kind = table.types[name]
+        if is_list(kind) and is_number(kind.value_type):
+            if len(columns) > 1:
+                raise InputError(
+                    f"features must be either numeric columns or one column of lists, but "
+                    f"{table.path} has both; {_LEAVE_OUT}"
+                )
+        elif not is_number(kind) and not (table.is_csv and pa.types.is_null(kind)):
+            raise InputError(
+                f"column {name!r} of {table.path} must hold numbers to be a feature, got {kind}; "
+                f"{_LEAVE_OUT}"
+            )
+    return columns
+
+
+def _check_asked(table: TableFile, columns: list[str], taken: set[str]) -> None:
+    if not columns:
+        raise InputError("features must name at least one column, got none")
+    for name in columns:
+        table.require(name, "features")
+        if name in taken:
+            raise InputError(f"column {name!r} of {table.path} cannot also be a feature")
+    if len(set(columns)) < len(columns):
+        raise InputError(f"features must name each column once, got {listed(columns)}")
+
+
+def write_features(
+    table: TableFile,
+    columns: list[str],
+    writer: StoreWriter,
+    n: int,
+    node_ids: Sequence[Any] | None,
+) -> int:
+    """Copy the columns to the store's `features` (n, F) float32, batch by batch; returns F."""
+    kind = table.types[columns[0]]
+    guess = getattr(kind, "list_size", 1024) if is_list(kind) else len(columns)
+    types = {name: _csv_type(table.types[name]) for name in columns}
+    reader = _FeatureReader(table, columns, node_ids)
+    out: AnyArray | None = None
+    for batch in table.batches(types, rows=max(1, _TOGETHER // max(guess, 1))):
+        start = reader.row
+        block = reader.read(batch)
+        if out is None:
+            out = writer.create("features", (n, block.shape[1]), np.float32)
+        out[start : reader.row] = block
+    assert out is not None, "a table without rows was refused before"
+    return int(out.shape[1])
+
+
+def _csv_type(guess: pa.DataType) -> pa.DataType:
+    """Bools stay; other columns may have fractions after the first rows, which set the guess."""
+    return guess if pa.types.is_boolean(guess) else pa.float64()
+
+
+class _FeatureReader:
+    """Turns batches of the feature columns into (rows, F) float32, checked to be finite."""
+
+    def __init__(
+        self, table: TableFile, columns: list[str], node_ids: Sequence[Any] | None
+    ) -> None:
+        self._path, self._columns, self._node_ids = table.path, columns, node_ids
+        self._lists = is_list(table.types[columns[0]])
+        self._width = -1
+        self.row = 0
+
+    def read(self, batch: pa.RecordBatch) -> FloatArray:
+        if self._lists:
+            block = self._list_block(batch.column(0))
+        else:
+            block = np.stack([floats(column) for column in batch.columns], axis=1)
+        bad = ~np.isfinite(block)
+        if bad.any():
+            row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+            raise self._error(
+                row,
+                0 if self._lists else column,
+                "must hold finite numbers",
+                "has none" if np.isnan(block[row, column]) else "has one beyond float32",
+            )
+        self.row += len(batch)
+        return block
+
+    def _list_block(self, lists: pa.Array) -> FloatArray:
+        lengths = pc.fill_null(pc.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+        if self._width < 0:
+            self._width = int(lengths[0])
+        unequal = lengths != max(self._width, 1)
+        if unequal.any():
+            row = int(np.argmax(unequal))
+            raise self._error(
+                row,
+                0,
+                f"must hold lists of one length, {self._width} as in the first row",
+                "has no list" if lengths[row] < 0 else f"has {lengths[row]} numbers",
+            )
+        return floats(lists.flatten()).reshape(len(lists), self._width)
+
+    def _error(self, row: int, column: int, expected: str, got: str) -> InputError:
+        node = checks.named(self.row + row, self._node_ids)
+        return InputError(
+            f"column {self._columns[column]!r} of {self._path} {expected}, but {node} {got}; "
+            f"fill it in, or {_LEAVE_OUT}"
+        )

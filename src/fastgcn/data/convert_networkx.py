@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from fastgcn.arrays import AnyArray, FloatArray
-from fastgcn.data.convert.sparse import library, plain_ids, to_scipy
+from fastgcn.data.convert import library, plain_ids, to_scipy
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
 from fastgcn.graph.graph import Graph, Split
@@ -38,7 +38,7 @@ def from_networkx(
     Graph(friends: 3 nodes, 2 undirected edges, 1 features, 0 classes)
 
     Args:
-        graph: edges that run parallel are one edge, their weights add up.
+        graph: parallel edges become one edge, whose weight is their sum.
         features: a node attribute (a number, a sequence or a (1, F) sparse row), a list of
             attributes (a number each), or an (n, F) array in the order of the nodes; None
             makes a graph without features, F = 0.
@@ -73,7 +73,7 @@ def from_networkx(
 
 
 def _features(graph: "networkx.Graph", features: Any) -> Any:
-    """(n, F), from what `from_networkx` was told about features."""
+    """(n, F) features, as the argument of `from_networkx` says."""
     if features is None:
         return np.empty((len(graph), 0), np.float32)
     if isinstance(features, str):
@@ -118,7 +118,7 @@ def _rows(graph: "networkx.Graph", attribute: str, values: list[Any]) -> AnyArra
 
 
 def _numbers(value: Any) -> AnyArray | None:
-    """`value` as a 1-D array; None where it is not a number or a sequence of numbers."""
+    """`value` as a 1-D array; None unless it is a number or a sequence of numbers."""
     try:
         array = np.asarray(value)
     except ValueError:  # a ragged sequence
@@ -131,7 +131,7 @@ def _numbers(value: Any) -> AnyArray | None:
 def _labels(
     graph: "networkx.Graph", attribute: str | None, class_names: Sequence[str] | None
 ) -> tuple[AnyArray | None, Sequence[str] | None]:
-    """Labels and class names, from what `from_networkx` was told about them."""
+    """Labels and class names, as the arguments of `from_networkx` say."""
     values = [] if attribute is None else [value for _, value in graph.nodes(data=attribute)]
     known = [value for value in values if not _missing(value)]
     if attribute is None or not known:

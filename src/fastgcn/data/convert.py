@@ -1,21 +1,110 @@
-"""Graphs from and to PyG (torch_geometric)."""
+"""Graphs from and to scipy and PyG (torch_geometric); `Graph.from_*` and `to_*` call these.
 
+A library that only one conversion needs is imported when that conversion is called.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, issparse
 
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray
-from fastgcn.data.convert.sparse import from_scipy, library, plain_ids, to_scipy
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, MissingDependencyError
 from fastgcn.graph import checks
+from fastgcn.graph.csr import check_all, check_rows, csr_from_edges
 from fastgcn.graph.graph import Graph, Split
 
 if TYPE_CHECKING:
     import torch
     import torch_geometric.data
 
-# Fields of `Graph` that a `Data` has no place of its own for, kept under the same names.
+
+def library(module: str, *, extra: str) -> Any:
+    """The imported `module`, which `pip install fastgcn[extra]` brings.
+
+    >>> library("no_such_library", extra="pyg")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fastgcn.errors.MissingDependencyError: this needs no_such_library, which could not ...
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"this needs {module.partition('.')[0]}, which could not be imported ({error}); "
+            f"install it with `pip install 'fastgcn[{extra}]'`"
+        ) from error
+
+
+def from_scipy(
+    adjacency: Any,
+    *,
+    features: Any,
+    directed: bool | None = None,
+    weighted: bool | None = None,
+    **fields: Any,
+) -> Graph:
+    """A graph from a square sparse matrix of any format, A(v, u) = the edge v → u.
+
+    Args:
+        adjacency: the matrix.
+        features: (n, F), dense or sparse.
+        directed: None takes the matrix as it is, symmetric or not; False adds the reverse of
+            every edge.
+        weighted: None keeps the values unless all are one; False ignores them.
+        **fields: those of `Graph`.
+
+    >>> from scipy.sparse import coo_array
+    >>> adjacency = coo_array(([1, 1], ([0, 1], [1, 0])), shape=(2, 2))
+    >>> from_scipy(adjacency, features=[[0.5], [1.5]])
+    Graph(graph: 2 nodes, 1 undirected edges, 1 features, 0 classes)
+    """
+    if not issparse(adjacency):
+        raise InputError(
+            f"adjacency must be a scipy sparse matrix, got {type(adjacency).__name__}; "
+            "scipy.sparse.csr_array(...) makes one of an array"
+        )
+    if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        raise InputError(f"adjacency must be square, (nodes, nodes), got {adjacency.shape}")
+    n, entries = adjacency.shape[0], adjacency.tocoo()
+    data = entries.data != 0 if weighted is False else entries.data
+    source, target, weights = checks.edge_arrays(entries.row, entries.col, data, n)
+    assert weights is not None
+    if weighted is None:
+        counted = (weights != 0) & (source != target)  # the others are dropped
+        weighted = bool(np.any(weights[counted] != 1))
+    csr, cleaned = csr_from_edges(source, target, weights, n, directed=directed is not False)
+    return Graph(
+        indptr=csr.indptr,
+        indices=csr.indices,
+        weights=csr.weights if weighted else None,
+        features=features,
+        directed=directed,
+        cleaned=cleaned,
+        **fields,
+    )
+
+
+def to_scipy(graph: Graph) -> csr_array:
+    """A (n, n) float32 copy of the adjacency matrix, ones where the graph has no weights."""
+    check_rows(graph.indptr, graph.indices)
+    check_all(graph.indices, graph.n_nodes)
+    values = np.ones(len(graph.indices), np.float32) if graph.weights is None else graph.weights
+    shape = (graph.n_nodes, graph.n_nodes)
+    return csr_array((values, graph.indices, graph.indptr), shape=shape, copy=True)
+
+
+def plain_ids(graph: Graph) -> list[Any]:
+    """The user's own node ids as Python objects, 0..n-1 where there are none."""
+    if graph.node_ids is None:
+        return list(range(graph.n_nodes))
+    return (
+        graph.node_ids.tolist() if isinstance(graph.node_ids, np.ndarray) else list(graph.node_ids)
+    )
+
+
+# Fields of `Graph` that `Data` does not know; they are kept under the same names.
 _NAMES = ("name", "class_names", "node_ids")
 
 
@@ -28,7 +117,7 @@ def from_pyg(
 ) -> Graph:
     """A graph from a PyG `Data`; an edge i → j of `edge_index` is A(i, j).
 
-    Read are `x` (n, F), dense or sparse; `edge_index`; `edge_weight`, or `edge_attr` of one
+    It reads `x` (n, F), dense or sparse; `edge_index`; `edge_weight`, or `edge_attr` of one
     column; `y`, class ids (n,) or (n, 1) with -1 or NaN for none, or 0/1 (n, C), multi-label
     (C = 1 only where `y` is bool); the three masks, of which `mask_column` picks a column where
     they hold several splits; `name`, `class_names` and `node_ids` where they are set.

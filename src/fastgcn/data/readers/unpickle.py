@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import AnyArray
-from fastgcn.data.readers._files import checked_compressed
+from fastgcn.data.readers.parts import checked_sparse
 from fastgcn.errors import FormatError, UnsafeFileError
 
 
@@ -164,7 +164,7 @@ def matrix(record: Any, path: Path) -> csr_array:
     if not isinstance(state, dict) or not {"_shape", "data", "indices", "indptr"} <= state.keys():
         raise FormatError(f"{path} must hold a CSR matrix, got a {_kind(record)} that is not whole")
     parts = {name: array(state[name], path) for name in ("data", "indices", "indptr")}
-    return checked_compressed(path, "csr", np.asarray(state["_shape"]), parts)
+    return checked_sparse(path, "csr", np.asarray(state["_shape"]), parts)
 
 
 def adjacency_lists(record: Any, path: Path) -> dict[int, list[int]]:

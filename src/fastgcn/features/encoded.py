@@ -1,4 +1,4 @@
-"""Input rows kept in a chosen precision, in memory or in a file, and read by number."""
+"""`EncodedStore`: rows in a chosen precision, in memory or in a file with hot rows in memory."""
 
 import os
 from typing import Any, Protocol
@@ -46,6 +46,11 @@ class Bits(Protocol):
     """(n, units) int16, read by rows."""
 
     shape: tuple[int, int]
+    on_disk: bool
+
+    def keep_hot(self, ids: IntArray) -> None:
+        """Hold these rows in memory."""
+        ...
 
     def take(self, ids: IntArray) -> AnyArray: ...
 
@@ -55,8 +60,13 @@ class Bits(Protocol):
 class BitsInMemory:
     """The rows of an array."""
 
+    on_disk = False
+
     def __init__(self, raw: AnyArray) -> None:
         self.raw, self.shape = raw, (int(raw.shape[0]), int(raw.shape[1]))
+
+    def keep_hot(self, ids: IntArray) -> None:
+        """Nothing to do: all rows are in memory."""
 
     def take(self, ids: IntArray) -> AnyArray:
         rows: AnyArray = torch.from_numpy(self.raw).index_select(0, torch.from_numpy(ids)).numpy()
@@ -72,6 +82,8 @@ class BitsInFile:
     They are read and not mapped: the system maps what lies around a row too, and all of it would
     count as memory of this process. `owner` closes the file when it goes.
     """
+
+    on_disk = True
 
     def __init__(self, descriptor: int, shape: tuple[int, int], owner: Any) -> None:
         self.descriptor, self.shape, self._owner = descriptor, shape, owner
@@ -118,11 +130,11 @@ def _unreadable() -> FormatError:
     )
 
 
-class StoredRows:
-    """(n, width) rows of one precision, by their `bits`, read as float32.
+class EncodedStore:
+    """(n, width) rows kept as the `bits` of one precision and read as float32.
 
-    >>> rows = StoredRows(BitsInMemory(encoded(np.eye(3, dtype=np.float32), "float16")), "float16")
-    >>> rows.take(np.array([2, 0]))
+    >>> bits = BitsInMemory(encoded(np.eye(3, dtype=np.float32), "float16"))
+    >>> EncodedStore(bits, "float16").take(np.array([2, 0]))
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
     """
@@ -133,19 +145,25 @@ class StoredRows:
     def __len__(self) -> int:
         return self.bits.shape[0]
 
+    @property
+    def width(self) -> int:
+        return 2 * self.bits.shape[1] // DTYPES[self.dtype].itemsize
+
+    @property
+    def on_disk(self) -> bool:
+        return self.bits.on_disk
+
     def take(self, ids: IntArray) -> Tensor:
-        """(k, width) float32: the rows under these numbers."""
+        """(k, width) float32: the rows `ids`."""
         return self._decoded(self.bits.take(ids))
 
-    def between(self, start: int, stop: int) -> FloatArray:
-        """(stop - start, width) float32: rows that follow each other."""
-        rows: FloatArray = self._decoded(self.bits.between(start, stop)).numpy()
-        return rows
+    def between(self, start: int, stop: int) -> Tensor:
+        """(stop - start, width) float32: the rows start..stop-1."""
+        return self._decoded(self.bits.between(start, stop))
 
     def keep_hot(self, ids: IntArray, n_bytes: int) -> None:
-        """Hold the first of these rows in memory, as many as so many bytes are enough for."""
-        if isinstance(self.bits, BitsInFile):
-            self.bits.keep_hot(ids[: n_bytes // (2 * self.bits.shape[1])])
+        """Hold the first of these rows in memory, as many as `n_bytes` are enough for."""
+        self.bits.keep_hot(ids[: n_bytes // (2 * self.bits.shape[1])])
 
     def _decoded(self, bits: AnyArray) -> Tensor:
         return torch.from_numpy(bits).view(DTYPES[self.dtype]).float()

@@ -1,0 +1,264 @@
+"""Training in one process: graph, sampler and batches on the CPU, products on a CPU or a GPU."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from operator import mul
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fastgcn.arrays import FloatArray
+from fastgcn.backends.base import Checkpoint, EpochResult, Learner, Part, with_prefix
+from fastgcn.backends.batches import Minibatches, ahead
+from fastgcn.backends.data import TrainingData, make_loss, prepare
+from fastgcn.backends.evaluator import Evaluator, Scorer
+from fastgcn.backends.interval import Sizes, validation_interval
+from fastgcn.backends.steps import Step, make_step
+from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.graph.adjacency import Adjacency
+from fastgcn.graph.graph import Graph
+from fastgcn.machine import choose_device, one_thread
+from fastgcn.metrics import Metrics
+from fastgcn.model import GCN, start_from
+from fastgcn.sampling import Block, LayerSampler, Sampler
+from fastgcn.sampling.check import check_blocks
+from fastgcn.sampling.choose import make_sampler
+from fastgcn.sampling.history import HistorySampler
+
+T = TypeVar("T")
+MakeSampler = Callable[[Adjacency], Sampler]
+
+# Multiplications of a step's first product below which it is taken on one thread. The other one
+# samples; and where cores are busy, two threads that wait for each other take ten times as long.
+_SMALL_PRODUCT = 1 << 25
+
+
+class CpuBackend:
+    """The whole graph is in this process; `folder` is for files that are too large for memory.
+
+    `sampler` makes the user's own sampler from Â of the training graph, in place of the one that
+    the settings name; `model` is a network to start from, of which a copy is trained.
+
+    Attributes, after `prepare`:
+        data: the training graph.
+        model, sampler, minibatches, loss, step: what an epoch works with.
+    """
+
+    data: TrainingData
+    sampler: Sampler
+    minibatches: Minibatches
+    loss: nn.Module
+    step: Step
+    validate_every: int
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        folder: Path | None = None,
+        *,
+        sampler: MakeSampler | None = None,
+        model: GCN | None = None,
+    ) -> None:
+        self.graph, self.config, self.folder = graph, config, folder
+        self._make_sampler, self._given_model = sampler, model
+        self._evaluators: dict[Part, Scorer | None] = {}
+        self._small_steps = False  # not known before the first batch
+
+    @property
+    def device(self) -> torch.device:
+        return choose_device(self.config.device)
+
+    @property
+    def model(self) -> GCN:
+        return self.learner.model
+
+    def prepare(self) -> None:
+        graph, config = self.graph, self.config
+        self.data = self._training_data()
+        model = start_from(self._given_model, config, graph)
+        model.set_feature_statistics(self.data.statistics)
+        self.learner = Learner(model, config, self.device)
+        self.sampler = self._sampler()
+        self.minibatches = self._minibatches()
+        self.loss = self._loss().to(self.device)
+        self.step = self._step()
+        every = config.validate_every
+        self.validate_every = self._validation_interval() if every == "auto" else every
+
+    # What another backend of the same kind replaces.
+
+    def _training_data(self) -> TrainingData:
+        return prepare(self.graph, self.config, self.folder)
+
+    def _sampler(self) -> Sampler:
+        if self._make_sampler is None:
+            return make_sampler(self.config, self.data.adjacency, self.data.edges)
+        sampler = self._make_sampler(self.data.adjacency)
+        self._check_blocks_of(sampler)
+        return sampler
+
+    def _check_blocks_of(self, sampler: Sampler) -> None:
+        """Refuse a sampler of the user's whose blocks do not fit the network."""
+        config, batch = self.config, self.data.batch_nodes[: self.config.batch_size]
+        blocks = sampler.sample(batch, torch.Generator().manual_seed(config.seed))
+        try:
+            check_blocks(blocks, batch, self.data.adjacency.n, own_rows=config.needs_own_rows)
+        except AssertionError as error:
+            raise InputError(
+                f"the sampler does not fit the network: {error}; fastgcn.check_sampler tests one"
+            ) from None
+        if len(blocks) != config.sampled_layers:
+            raise InputError(
+                f"the sampler must give a block for each of the {config.sampled_layers} sampled "
+                f"layers, got {len(blocks)}; with precompute = true the first layer has none"
+            )
+
+    def _minibatches(self) -> Minibatches:
+        return Minibatches(self.data, self.config, self.model, self.sampler, self.learner.rng)
+
+    def _loss(self) -> nn.Module:
+        return make_loss(self.data, self.graph, self.config)
+
+    def _step(self) -> Step:
+        return make_step(self.model, self.loss, self.learner.optimizer)
+
+    def _evaluator(self, part: Part, *, last: bool) -> Scorer | None:
+        nodes = getattr(self.graph.split, part)
+        if not nodes.size:
+            return None
+        return Evaluator(self.graph, self.config, nodes, once=last, folder=self.folder)
+
+    def _validation_interval(self) -> int:
+        graph, data = self.graph, self.data
+        sizes = Sizes.of(
+            data.adjacency, len(data.batch_nodes), graph.csr, graph.features, graph.split.val
+        )
+        return validation_interval(sizes, self.config, self.model.sizes)
+
+    def train_epoch(self, epoch: int) -> EpochResult:
+        start = time.perf_counter()
+        self._show_hidden_rows(epoch)
+        seconds = {"sampling": time.perf_counter() - start, "compute": 0.0}
+        losses, sizes = self.train_on(self.minibatches.shuffled(), seconds)
+        mean = sum(map(mul, losses, sizes)) / sum(sizes)
+        return EpochResult(mean, len(sizes), self.minibatches.empty_rows, seconds)
+
+    def train_on(
+        self, batches: Iterable[Tensor], seconds: dict[str, float] | None = None
+    ) -> tuple[list[float], list[int]]:
+        """A step for each batch: their losses and sizes. Time is added to `seconds`."""
+        seconds = {"sampling": 0.0, "compute": 0.0} if seconds is None else seconds
+        losses: list[float] = []
+        sizes: list[int] = []
+        groups = self.minibatches.groups(batches)
+        start = time.perf_counter()
+        with one_thread(self._small_steps):
+            group = next(groups, None)
+        seconds["sampling"] += time.perf_counter() - start
+        if group is None:
+            return losses, sizes
+        small = group.x.numel() // len(group) * self.model.sizes[1] < _SMALL_PRODUCT
+        self._small_steps = small
+        # A thread that waits for a disk does not compute, so that one core is enough for both.
+        on_disk = self.data.inputs.on_disk
+        if on_disk or (torch.get_num_threads() > 1 and not self.minibatches.quick):
+            groups = ahead(groups)
+        with closing(groups), one_thread(small):
+            while group is not None:
+                start = time.perf_counter()
+                losses += group.steps(self.step)
+                stepped = time.perf_counter()
+                sizes += group.sizes
+                group = next(groups, None)
+                seconds["compute"] += stepped - start
+                seconds["sampling"] += time.perf_counter() - stepped
+        return losses, sizes
+
+    def _show_hidden_rows(self, epoch: int) -> None:
+        """Give the sampler what it wants to know of the current network."""
+        if isinstance(self.sampler, HistorySampler) and epoch % self.config.history_every == 0:
+            self.sampler.refresh(self.hidden_rows())
+        if isinstance(self.sampler, LayerSampler) and self.config.distribution == "optimal":
+            self.sampler.set_row_norms(self.row_norms())
+
+    @torch.no_grad()
+    def row_norms(self) -> list[FloatArray]:
+        """(n,) |x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
+        layers = self.model.convolutions[self.config.precompute :]
+        return [
+            (h @ layer.weight).norm(dim=1).cpu().numpy()
+            for h, layer in zip(self.hidden_rows(), layers, strict=True)
+        ]
+
+    @torch.no_grad()
+    def hidden_rows(self) -> list[Tensor]:
+        """H (n, d) that goes into each sampled layer, of the whole training graph."""
+        matrix = self.data.adjacency
+        every = torch.arange(matrix.n)
+        csr = matrix.indptr, matrix.indices, matrix.values
+        whole = Block.of_csr(every, every, csr).to(self.device)
+        hidden = [self.data.rows(every).to(self.device)]
+        self.model.eval()  # looking at all rows must not move a batch norm's figures
+        for number, layer in enumerate(self.model.convolutions[:-1]):
+            exact = self.config.precompute and number == 0
+            mixed = layer(hidden[-1], None if exact else whole)
+            hidden.append(self.model.activate(number, mixed))
+        self.model.train()
+        return hidden[self.config.precompute :]
+
+    def evaluate(
+        self, part: Part, model: GCN | None = None, *, last: bool = False
+    ) -> Metrics | None:
+        model = self.model if model is None else model
+        if last:
+            self._release()
+        if part not in self._evaluators:
+            self._evaluators[part] = self._evaluator(part, last=last)
+        evaluator = self._evaluators[part]
+        return None if evaluator is None or not len(evaluator) else evaluator(model)
+
+    def _release(self) -> None:
+        """Let go of what only training needs: with a test beside it, it would be the peak."""
+        self._evaluators.clear()
+        del self.data, self.sampler, self.minibatches, self.step
+
+    def state(self) -> dict[str, Tensor]:
+        kept: dict[str, Tensor] = {}
+        if isinstance(self.sampler, HistorySampler):
+            layers = enumerate(self.sampler.hidden)
+            kept = {f"kept.{layer}": h.detach().cpu() for layer, h in layers if h is not None}
+        return self.learner.state() | kept
+
+    def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
+        self.learner.restore(state, epoch)
+        kept = with_prefix(state, "kept.")
+        if isinstance(self.sampler, HistorySampler) and kept:
+            layers = range(len(self.sampler.hidden))
+            self.sampler.refresh([kept.get(str(layer)) for layer in layers])
+
+    def facts(self) -> dict[str, Any]:
+        """Which sampler of the user's it was."""
+        return {} if self._make_sampler is None else {"sampler": name_of(self._make_sampler)}
+
+    def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
+        return do()
+
+    def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
+        return checkpoint
+
+
+def name_of(sampler: MakeSampler) -> str:
+    """How a run calls a sampler of the user's."""
+    return str(getattr(sampler, "__qualname__", type(sampler).__qualname__))
+
+
+def ready(graph: Graph, config: TrainConfig) -> CpuBackend:
+    """A backend that can train: for tests and benchmarks, which look at its parts."""
+    backend = CpuBackend(graph, config)
+    backend.prepare()
+    return backend
