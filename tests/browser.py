@@ -75,7 +75,9 @@ class Browser:
         self._devtools("Emulation.setDeviceMetricsOverride", screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", {"features": [scheme]})
-        self.requests()  # those of the browser's own first page are not the page's
+        # The browser's own first page may still be loading; its requests are not the page's.
+        self._ask("POST", "/url", {"url": "about:blank"})
+        self.requests()
         self._ask("POST", "/url", {"url": page.resolve().as_uri()})
 
     def script(self, body: str) -> Any:

@@ -140,7 +140,7 @@ _LOOSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnError:
     """The error seen in draws, and the share of rows that met no sampled vertex."""
 
     error: Estimate
@@ -245,7 +245,7 @@ class Gauge:
         squares = [self._expected(convolution, law, t) for convolution in self.convolutions]
         return np.array(squares)[:, None]
 
-    def drawn(self, t: int, *, repeats: int = REPEATS, seed: int = 0) -> Drawn:
+    def drawn(self, t: int, *, repeats: int = REPEATS, seed: int = 0) -> DrawnError:
         """The relative error seen in `repeats` draws for each batch."""
         sampler = self.samplers.get(self.member, [self.layer], [t])
         rng = torch.Generator().manual_seed(seed)
@@ -257,7 +257,7 @@ class Gauge:
                 squares[number, repeat] = convolution.squared_error(block)
                 empty += block.empty_rows
         rows = repeats * sum(len(convolution.rows) for convolution in self.convolutions)
-        return Drawn(relative_error(squares, self.totals, self.covered), empty / rows)
+        return DrawnError(relative_error(squares, self.totals, self.covered), empty / rows)
 
     def samples_for(self, target: float) -> tuple[int, Estimate]:
         """The least t for a relative error, at most all n vertices, and the error there."""
