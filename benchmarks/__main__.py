@@ -3,4 +3,5 @@
 from benchmarks.commands import app
 from fastgcn.cli import main
 
-main(app)
+if __name__ == "__main__":  # not in the processes that a measurement starts
+    main(app)

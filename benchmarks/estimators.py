@@ -1,23 +1,122 @@
 """The estimators compared: error of the gradient, time of a step, both at once, and accuracy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
-from benchmarks.accuracy import Case, run_case
-from benchmarks.as_written import AsWritten
-from benchmarks.family import BASELINE, MEMBERS, Effort, Subject
-from benchmarks.gradients import GradientErrors
-from benchmarks.results import Record, Results
-from benchmarks.rounds import time_steps
-from benchmarks.trained_network import TrainedNetwork
+from benchmarks.cases import OWN_SPLIT, Case, graph
+from benchmarks.network import AsWritten, GradientErrors, TrainedNetwork, time_steps
+from benchmarks.pages import DASH, Experiment, mean_sd, short
+from benchmarks.results import Measurement, Record, Results
 from fastgcn.config import TrainConfig
+from fastgcn.data.registry import PLANETOID
 from fastgcn.machine import thread_count
-from fastgcn.progress import progress
+from fastgcn.report.page import Content, Figure, Table
+from fastgcn.report.plots import Series, lines
+from fastgcn.train.presets import paper_preset
+
+BASELINE = "Algorithm 2"
+AS_WRITTEN = f"{BASELINE} as written"
+DATA = ("cora", "pubmed", "reddit-sim")
 
 # A step takes as long as another's if it takes at most so much longer, in parts of that one:
 # where cost hardly depends on t, the noise of the clock would decide otherwise.
 TOLERANCE = 0.03
+_CLEARLY = 1.05  # a gain below this is the clock's noise
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One estimator: the settings in which it departs from Algorithm 2.
+
+    `drawn`: whether figures show it; more than a few lines cannot be told apart.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    drawn: bool = False
+
+    def config(self, base: TrainConfig, samples: int | None = None) -> TrainConfig:
+        """The settings `base` with this estimator, and so many vertices a layer if given."""
+        return base.replace(**self.settings, **({} if samples is None else {"samples": samples}))
+
+    def in_words(self) -> str:
+        """The settings as they are written in a file.
+
+        >>> Member("LADIES", {"distribution": "ladies", "history": True}).in_words()
+        'distribution = "ladies", history = true'
+        """
+        words = [
+            f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}".lower()
+            for name, value in self.settings.items()
+        ]
+        return ", ".join(words)
+
+
+_EXACT = {"distribution": "ladies", "self_term": "exact"}
+_SIZES = {"distribution": "ladies", "power": 1.0}
+_STRATIFIED = {"draws": "stratified"}
+
+MEMBERS = (
+    Member(BASELINE, {}, drawn=True),
+    Member("Algorithm 1", {"distribution": "uniform"}),
+    Member("flat", {"distribution": "flat"}),
+    Member("optimal", {"distribution": "optimal"}),
+    Member("stratified", _STRATIFIED),
+    Member("Poisson", {"draws": "poisson"}),
+    Member("successive", {"draws": "successive"}),
+    Member("neighbours", {"neighbors_only": True}, drawn=True),
+    Member("neighbours, stratified", {"neighbors_only": True} | _STRATIFIED),
+    Member("exact self", {"self_term": "exact"}),
+    Member("LADIES", {"distribution": "ladies"}, drawn=True),
+    Member("LADIES, exact self", _EXACT, drawn=True),
+    Member("LADIES, exact self, stratified", _EXACT | _STRATIFIED),
+    Member("LADIES by sizes", _SIZES),
+    Member("LADIES by sizes, stratified", _SIZES | _STRATIFIED, drawn=True),
+    Member("LADIES by sizes, exact self, stratified", _SIZES | {"self_term": "exact"} | _STRATIFIED,
+           drawn=True),
+    Member("history", {"history": True}, drawn=True),
+    Member("history, 5 epochs", {"history": True, "history_every": 5}),
+    Member("LADIES, exact self, history", _EXACT | {"history": True}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How thoroughly is measured.
+
+    Attributes:
+        sizes: sample sizes, in units of the paper's t.
+        network_epochs: epochs that the network has been trained for when gradients are compared.
+        batches, draws: batches whose gradients are compared, and draws for each.
+        rounds, chunk_seconds: chunks of steps that a time is the median of, and their length.
+        seeds: trainings of each member, with seeds 0, 1, ...
+        epochs: at most so many each; None: the settings' own.
+    """
+
+    sizes: tuple[float, ...] = (1 / 16, 1 / 4, 1, 4)
+    network_epochs: int = 10
+    batches: int = 4
+    draws: int = 30
+    rounds: int = 25
+    chunk_seconds: float = 0.08
+    seeds: int = 3
+    epochs: int | None = None
+
+    def samples(self, t: int, nodes: int) -> list[int]:
+        """The sample sizes around t, of a training graph of so many nodes; t is one of them."""
+        around = {round(t * size) for size in self.sizes}
+        return sorted({t, *(min(max(size, 1), nodes) for size in around)})
+
+
+FULL = Effort()  # about ten minutes on two cores
+QUICK = Effort(
+    sizes=(1 / 4, 1), network_epochs=5, batches=2, draws=4, rounds=2, chunk_seconds=0.02,
+    seeds=1, epochs=5,
+)  # fmt: skip
 
 
 def equal_time_samples(sizes: Sequence[int], seconds: Sequence[float], limit: float) -> int | None:
@@ -42,111 +141,69 @@ def equal_time_samples(sizes: Sequence[int], seconds: Sequence[float], limit: fl
 
 
 class Costs:
-    """Gradient errors and step times of all members on one data set, from a file of results."""
+    """Gradient errors and step times of all members on one data set.
 
-    def __init__(self, subject: Subject, effort: Effort, results: Results) -> None:
-        self.subject, self.effort, self.results = subject, effort, results
-        self.base = subject.config.replace(epochs=effort.network_epochs)
+    The settings are the paper's, those for Reddit where the paper does not have the data.
+    """
+
+    def __init__(self, data: str, effort: Effort) -> None:
+        self.data, self.effort, self.split = data, effort, split_of(data)
+        self.base = paper_preset(data).replace(epochs=effort.network_epochs)
         (self.t,) = self.base.layer_samples
-        self.about = {"data": subject.data, "split": subject.split}
+        self.about = {"data": data, "split": self.split}
 
     @cached_property
     def network(self) -> TrainedNetwork:
-        """Made when something is not on file."""
         ages = {member.config(self.base).history_every for member in MEMBERS}
-        return TrainedNetwork(self.subject.graph(), self.base, ages)
+        return TrainedNetwork(graph(self.data, self.split), self.base, ages)
 
     @cached_property
     def gradients(self) -> GradientErrors:
         return GradientErrors(self.network, batches=self.effort.batches)
 
-    def summary(self) -> Record:
-        """All figures, members in their order."""
-        with thread_count(0):
-            times, written, where = self._times()
-            limits = {"equal_time": times[BASELINE][self.t], "written_time": written["seconds"]}
-            within = {
-                name: {what: self._largest(by_size, limit) for what, limit in limits.items()}
-                for name, by_size in times.items()
-            }
-            within[BASELINE]["equal_time"] = self.t
-            errors = self._errors({name: {*times[name], *_known(within[name])} for name in times})
-        members = []
-        for member in MEMBERS:
-            seconds, found = times[member.name], errors[member.name]
-            curve = [{"t": size, "seconds": seconds[size]} | found[size] for size in seconds]
-            members.append(
-                {
-                    "member": member.name,
-                    "settings": dict(member.settings),
-                    "seconds": seconds[self.t],
-                    **found[self.t],
-                    **{
-                        what: None if t is None else {"t": t, **found[t]}
-                        for what, t in within[member.name].items()
-                    },
-                    "curve": curve,
-                }
-            )
-        return self.about | {"t": self.t, "written": written, "members": members, "where": where}
+    def plan(self, results: Results) -> Iterator[Measurement]:
+        """The times, and then the errors at the sizes that the times lead to."""
+        yield self._times()
+        if (found := self._found(results)) is not None:
+            for member in MEMBERS:
+                for t in found[member.name].sizes:
+                    yield self._error(member.config(self.base, t))
 
-    def _largest(self, by_size: Mapping[int, float], limit: float) -> int | None:
-        return equal_time_samples(list(by_size), list(by_size.values()), limit * (1 + TOLERANCE))
-
-    def _times(self) -> tuple[dict[str, dict[int, float]], Record, Record]:
-        """Seconds a step of each member, by sample size; seconds and rows of a step of Algorithm 2
-        as it is written; and the machine that took them."""
+    def _times(self) -> Measurement:
+        effort = self.effort
         key = self.about | {
             "experiment": "estimator-times",
             "configs": {m.name: m.config(self.base).to_dict() for m in MEMBERS},
-            "sizes": list(self.effort.sizes),
-            "rounds": self.effort.rounds,
-            "chunk_seconds": self.effort.chunk_seconds,
+            "sizes": list(effort.sizes),
+            "rounds": effort.rounds,
+            "chunk_seconds": effort.chunk_seconds,
             "as_written": True,
         }
-        found = self.results.measure(key, self._measure_times)
-        times = {
-            name: {int(t): seconds for t, seconds in by_size.items()}
-            for name, by_size in found["members"].items()
-        }
-        return times, found["written"], self.results.where(key) or {}
+        return Measurement(f"{self.data}: times of steps", key, self._measure_times)
 
     def _measure_times(self) -> Record:
-        network = self.network
-        sizes = self.effort.samples(self.t, network.trainer.data.adjacency.n)
-        configs = {
-            (member.name, t): member.config(self.base, t) for member in MEMBERS for t in sizes
-        }
-        trainers = {
-            f"{name}, {t}": network.trainer_with(config) for (name, t), config in configs.items()
-        }
-        every = AsWritten(network.trainer.data.adjacency, [self.t])
-        trainers["as written"] = network.trainer_with(self.base, every)
-        found = time_steps(
-            trainers, rounds=self.effort.rounds, chunk_seconds=self.effort.chunk_seconds
-        )
-        times: Record = {member.name: {} for member in MEMBERS}
-        for (name, t), config in configs.items():
-            step = found[f"{name}, {t}"]
-            beside = network.seconds_an_epoch(config) / step["batches_per_epoch"]
-            times[name][str(t)] = step["seconds_per_batch"] + beside
-        feed = trainers["as written"].minibatches
-        rows = [len(part.x) for part in feed.singly(islice(feed.shuffled(), self.effort.batches))]
+        with thread_count(0):
+            network = self.network
+            sizes = self.effort.samples(self.t, network.trainer.data.adjacency.n)
+            configs = {(m.name, t): m.config(self.base, t) for m in MEMBERS for t in sizes}
+            trainers = {f"{n}, {t}": network.trainer_with(c) for (n, t), c in configs.items()}
+            every = AsWritten(network.trainer.data.adjacency, [self.t])
+            trainers["as written"] = network.trainer_with(self.base, every)
+            found = time_steps(
+                trainers, rounds=self.effort.rounds, chunk_seconds=self.effort.chunk_seconds
+            )
+            times: Record = {member.name: {} for member in MEMBERS}
+            for (name, t), config in configs.items():
+                step = found[f"{name}, {t}"]
+                beside = network.seconds_an_epoch(config) / step["batches_per_epoch"]
+                times[name][str(t)] = step["seconds_per_batch"] + beside
+            batches = trainers["as written"].minibatches
+            drawn = batches.singly(islice(batches.shuffled(), self.effort.batches))
+            rows = [len(part.x) for part in drawn]
         seconds = found["as written"]["seconds_per_batch"]
         return {"members": times, "written": {"seconds": seconds, "rows": sum(rows) / len(rows)}}
 
-    def _errors(self, wanted: Mapping[str, set[int]]) -> dict[str, dict[int, Record]]:
-        """Of each member's gradient, at the sample sizes wanted."""
-        errors: dict[str, dict[int, Record]] = {member.name: {} for member in MEMBERS}
-        total = sum(map(len, wanted.values()))
-        with progress(f"Gradients, {self.subject.data}", total, "estimators") as advance:
-            for member in MEMBERS:
-                for t in sorted(wanted[member.name]):
-                    errors[member.name][t] = self._error(member.config(self.base, t))
-                    advance(1)
-        return errors
-
-    def _error(self, config: TrainConfig) -> Record:
+    def _error(self, config: TrainConfig) -> Measurement:
         effort = self.effort
         key = self.about | {
             "experiment": "gradient-error",
@@ -154,25 +211,228 @@ class Costs:
             "batches": effort.batches,
             "draws": effort.draws,
         }
-        return self.results.measure(key, lambda: self.gradients.measure(config, draws=effort.draws))
+        label = f"{self.data}: gradients, t = {config.samples}"
+
+        def measure() -> Record:
+            with thread_count(0):
+                return self.gradients.measure(config, draws=effort.draws)
+
+        return Measurement(label, key, measure)
+
+    def _found(self, results: Results) -> dict[str, "Times"] | None:
+        """The times of each member and the largest sizes within Algorithm 2's."""
+        found = results.get(self._times().key)
+        if found is None:
+            return None
+        times = {
+            name: {int(t): seconds for t, seconds in by_size.items()}
+            for name, by_size in found["members"].items()
+        }
+        limits = {"equal": times[BASELINE][self.t], "written": found["written"]["seconds"]}
+
+        def largest(seconds: dict[int, float], limit: float) -> int | None:
+            return equal_time_samples(
+                list(seconds), list(seconds.values()), limit * (1 + TOLERANCE)
+            )
+
+        within = {
+            name: {what: largest(seconds, limit) for what, limit in limits.items()}
+            for name, seconds in times.items()
+        }
+        within[BASELINE]["equal"] = self.t
+        return {name: Times(times[name], within[name]) for name in times}
+
+    def summary(self, results: Results) -> Record | None:
+        """All figures, members in their order; None as long as some are missing."""
+        found = self._found(results)
+        if found is None:
+            return None
+        members = []
+        for member in MEMBERS:
+            times, errors = found[member.name], {}
+            for t in times.sizes:
+                error = results.get(self._error(member.config(self.base, t)).key)
+                if error is None:
+                    return None
+                errors[t] = error
+            there = {what: None if t is None else {"t": t, **errors[t]}
+                     for what, t in times.within.items()}  # fmt: skip
+            curve = [{"t": t, "seconds": s, **errors[t]} for t, s in times.seconds.items()]
+            own = {"member": member.name, "seconds": times.seconds[self.t], "curve": curve}
+            members.append(own | errors[self.t] | there)
+        written = (results.get(self._times().key) or {})["written"]
+        return {"data": self.data, "t": self.t, "written": written, "members": members}
+
+    def show(self, results: Results) -> list[Content]:
+        found = self.summary(results)
+        return [] if found is None else [cost_table(found), finding(found), figure(found)]
 
 
-def _known(sizes: Mapping[str, int | None]) -> list[int]:
-    return [t for t in sizes.values() if t is not None]
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds a step of a member by sample size, and the largest sizes at equal time."""
+
+    seconds: dict[int, float]
+    within: dict[str, int | None]
+
+    @property
+    def sizes(self) -> list[int]:
+        return sorted({*self.seconds, *(t for t in self.within.values() if t is not None)})
 
 
-def accuracies(subjects: Sequence[Subject], effort: Effort, results: Results) -> list[Record]:
-    """Test scores of every member on every data set, at the settings' own learning rate."""
-    cases = [
-        Case(member.name, each.data, each.split, config, rates=(config.learning_rate,))
-        for each in subjects
-        if each.split is not None
-        for member in MEMBERS
-        for config in [member.config(_shortened(each.config, effort))]
+def split_of(data: str) -> str | None:
+    """The paper's split of its data; reddit-sim has its own, other data are split at random."""
+    if data == "reddit-sim":
+        return None
+    return "full" if data in PLANETOID else "random"
+
+
+def experiments(effort: Effort, data: Sequence[str] = DATA) -> list[Experiment]:
+    """The members, their costs but on Cora, and their accuracy but on reddit-sim."""
+    compared = [Costs(name, effort) for name in data if name != "cora"]
+    cases = {name: accuracy_cases(name, effort) for name in data if name != "reddit-sim"}
+
+    def plan(results: Results) -> Iterator[Measurement]:
+        for each in cases.values():
+            for case in each.values():
+                yield from case.plan(results)
+
+    rows = [(member.name, member.in_words() or "those of the paper") for member in MEMBERS]
+    members = Table(("estimator", "settings"), rows, "The estimators")
+    return [
+        Experiment(
+            name="members", title="The estimators", plan=lambda _: (), show=lambda _: [members]
+        ),
+        *(
+            Experiment(
+                name=Path(each.data).name,
+                title=f"Error and time on {each.data}",
+                plan=each.plan,
+                show=each.show,
+            )
+            for each in compared
+        ),
+        Experiment(
+            name="accuracy",
+            title="Accuracy",
+            plan=plan,
+            show=lambda results: [accuracy_table(cases, results)],
+        ),
     ]
-    with progress("Training", len(cases) * effort.seeds, "runs") as advance:
-        return [run_case(case, effort.seeds, results, advance) for case in cases]
 
 
-def _shortened(config: TrainConfig, effort: Effort) -> TrainConfig:
-    return config if effort.epochs is None else config.replace(epochs=effort.epochs)
+def accuracy_cases(data: str, effort: Effort) -> dict[str, Case]:
+    """Trainings of every member on a data set, at the settings' own learning rate."""
+    base = paper_preset(data)
+    base = base if effort.epochs is None else base.replace(epochs=effort.epochs)
+    return {
+        member.name: Case(
+            label=f"{data}: {member.name}",
+            data=data,
+            split=split_of(data) or OWN_SPLIT,
+            config=member.config(base),
+            rates=(base.learning_rate,),
+            seeds=effort.seeds,
+        )
+        for member in MEMBERS
+    }
+
+
+def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) -> Table:
+    """Test micro-F1: a row for each member, a column for each data set."""
+    rows = []
+    for member in MEMBERS:
+        own = [each[member.name] for each in cases.values()]
+        # As many seeds for each member, though more may be on file.
+        scores = (case.test_scores(results)[: case.seeds] for case in own)
+        rows.append((member.name, *(mean_sd(each, 4) for each in scores)))
+    return Table(("estimator", *cases), rows, "Test micro-F1, mean ± sd over seeds")
+
+
+def cost_table(costs: Record) -> Table:
+    """A row for each member: its error and time at the paper's t, and its errors at equal time."""
+    head = (
+        "estimator", "error", "variance", "rows", "ms a step",
+        "t at equal time", "error there", "gain",
+        "t at the time as written", "error there", "gain",
+    )  # fmt: skip
+    written = costs["members"][0] | costs["written"]
+    written |= {"member": AS_WRITTEN, "equal": None, "written": None}
+    rows = [
+        (
+            each["member"],
+            _error(each),
+            short(each["variance"]),
+            short(each["rows"]),
+            f"{1000 * each['seconds']:.2f}",
+            *_at(costs, each, "equal"),
+            *_at(costs, each, "written"),
+        )
+        for each in [written, *costs["members"]]
+    ]
+    caption = f"Error of the gradient and time on {costs['data']}, t = {costs['t']:,}"
+    return Table(head, rows, caption)
+
+
+def _at(costs: Record, member: Record, which: str) -> tuple[str, str, str]:
+    there, gain = member[which], gain_of(costs, member, which)
+    if there is None or gain is None:
+        return DASH, DASH, DASH
+    return f"{there['t']:,}", _error(there), short(gain)
+
+
+def gain_of(costs: Record, member: Record, which: str = "equal") -> float | None:
+    """How many times a member's error is below Algorithm 2's, at the time of its step.
+
+    `which` says whether that is the time of the library's step, or of the step as written.
+    """
+    if member[which] is None:
+        return None
+    return float(costs["members"][0]["error"] / member[which]["error"])
+
+
+def finding(costs: Record) -> str:
+    """Which estimator is best at equal time, in two sentences or three."""
+    text = f"On {costs['data']}, at the time that a step of Algorithm 2 takes with "
+    text += f"t = {costs['t']:,}, {_best(costs, 'equal')}."
+    gains = [gain_of(costs, each) for each in costs["members"]]
+    if slow := gains.count(None):
+        text += f" {slow} of {len(gains)} take longer at any size tried."
+    text += f" At the {1000 * costs['written']['seconds']:.2f} ms that it takes as it is written, "
+    return f"{text}every row drawn computed, {_best(costs, 'written')}."
+
+
+def _best(costs: Record, which: str) -> str:
+    gains = {each["member"]: gain_of(costs, each, which) for each in costs["members"]}
+    known = {name: gain for name, gain in gains.items() if gain is not None}
+    best = max(known, key=lambda name: known[name])
+    if known[best] < _CLEARLY:
+        return "no estimator's error is clearly below its own"
+    return f"the smallest error is that of {best}: {short(known[best])} times below its own"
+
+
+def figure(costs: Record) -> Figure:
+    """Error against time for some of the members, over the sizes tried."""
+    shown = {member.name for member in MEMBERS if member.drawn}
+    series = []
+    for each in costs["members"]:
+        if each["member"] in shown:
+            curve = sorted(each["curve"], key=lambda point: point["seconds"])
+            milliseconds = [1000 * point["seconds"] for point in curve]
+            series.append(Series(each["member"], milliseconds, [p["error"] for p in curve]))
+    sizes = [point["t"] for point in costs["members"][0]["curve"]]
+    title = f"Error of the gradient against time, {costs['data']}"
+    svg = lines(
+        series,
+        title=title,
+        description=f"t from {min(sizes):,} to {max(sizes):,}. {finding(costs)}",
+        x_label="ms a step",
+        y_label="squared error / squared norm",
+        x_log=True,
+        y_log=True,
+    )
+    return Figure(svg, title)
+
+
+def _error(found: Record) -> str:
+    return f"{short(found['error'])} ± {short(found['standard_error'], 1)}"

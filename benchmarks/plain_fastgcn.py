@@ -1,21 +1,15 @@
 """FastGCN as a first program would have it: scipy slices, PyTorch's autograd, nothing compiled.
 
-`fastgcn bench speed` times whole trainings against this. It is the algorithm with the schedule
-of the paper's authors' program, for two layers with a precomputed first one:
+`python -m benchmarks speed` times whole trainings against this. It is the algorithm with the
+schedule of the paper's authors' program, for two layers with a precomputed first one:
 
     logits of a batch B = Â(B, S)/(t·q(S)) · ReLU((ÂX)(S) W0) · W1
 
 S are t distinct vertices, drawn among the neighbours of B with q(u) ∝ ‖Â(:,u)‖. Training sees
 the graph of the training nodes alone; a partial last batch is dropped; the first layer has L2;
-after every epoch the validation nodes are judged by the whole network on the whole graph.
-
-    python benchmarks/plain_fastgcn.py cora [--epochs 200]
-
-prints one JSON object.
+after every epoch the validation nodes are evaluated by the whole network on the whole graph.
 """
 
-import argparse
-import json
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +23,6 @@ from torch import Tensor
 import fastgcn
 from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.config import TrainConfig
-from fastgcn.train.presets import paper_preset
 
 L2 = 5e-4
 
@@ -175,16 +168,3 @@ def train(
         "test_micro_f1": test,
         "seconds": time.perf_counter() - began,
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="FastGCN in plain scipy and PyTorch.")
-    parser.add_argument("data", help="a data set's name, a folder or a file")
-    parser.add_argument("--epochs", type=int, default=200)
-    options = parser.parse_args()
-    graph = fastgcn.load(options.data)
-    print(json.dumps(train(graph, paper_preset(graph.name), epochs=options.epochs)))
-
-
-if __name__ == "__main__":
-    main()

@@ -72,7 +72,7 @@ def quick(**settings: Any) -> TrainConfig:
     """Settings that train on such a graph in a moment."""
     base: dict[str, Any] = {"hidden": 8, "samples": 20, "batch_size": 16, "epochs": 3, "threads": 1}
     base["device"] = "cpu"  # where runs are the same bit for bit
-    return TrainConfig(**(base | settings))
+    return TrainConfig(**(base | settings)).complete()
 
 
 def weights_of(model: "nn.Module") -> dict[str, bytes]:

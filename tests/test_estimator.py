@@ -1,6 +1,5 @@
 """The scikit-learn face: conventions, both ways to name nodes, and real model selection."""
 
-import dataclasses
 import inspect
 import pickle
 from typing import Any
@@ -14,19 +13,16 @@ from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from fastgcn import Graph, TrainConfig, embed, evaluate, fit, load, predict
+from fastgcn import Graph, best_preset, embed, evaluate, fit, load, paper_reddit, predict
+from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
 from fastgcn.estimator import FastGCNClassifier
 from tests.communities import communities, quick, weights_of
 from tests.strategies import split_of
 
-QUICK: dict[str, Any] = {
-    "hidden": 8, "samples": 20, "batch_size": 16, "epochs": 3, "threads": 1
-}  # fmt: skip
-
 
 def quick_classifier(graph: Graph | None = None, **settings: Any) -> FastGCNClassifier:
-    return FastGCNClassifier(graph, **(QUICK | settings))
+    return FastGCNClassifier(graph, **(quick().to_dict() | settings))
 
 
 def digits_classifier(digits: Graph) -> FastGCNClassifier:
@@ -41,13 +37,22 @@ def digits() -> Graph:
     return load("digits")
 
 
-def test_parameters_and_defaults_are_those_of_the_config() -> None:
-    config = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
-    parameters = dict(inspect.signature(FastGCNClassifier).parameters)
-    assert parameters.pop("graph").default is None
-    assert len(parameters) == 29
-    for name, parameter in parameters.items():
-        assert parameter.default == config[name], name
+def test_parameters_are_the_settings_and_are_documented_one_by_one() -> None:
+    parameters = inspect.signature(FastGCNClassifier).parameters
+    assert list(parameters) == ["graph", *SETTINGS]
+    assert all(parameter.default is None for parameter in parameters.values())
+    documentation = inspect.getdoc(FastGCNClassifier) or ""
+    for name, each in SETTINGS.items():
+        assert f"\n{name} : default=None\n    {each.help}\n" in documentation
+
+
+def test_what_is_not_given_is_chosen_for_the_graph() -> None:
+    graph = communities()
+    automatic = best_preset(graph)
+    assert FastGCNClassifier().fit(graph).run_.config == automatic
+    assert FastGCNClassifier(epochs=2).fit(graph).run_.config == automatic.replace(epochs=2)
+    paper = FastGCNClassifier(preset="paper", epochs=2, samples=20).fit(graph).run_.config
+    assert paper == paper_reddit().replace(epochs=2, samples=20)
 
 
 def test_get_params_set_params_and_clone() -> None:
@@ -66,7 +71,7 @@ def test_get_params_set_params_and_clone() -> None:
 
 def test_unknown_parameters_are_refused() -> None:
     with pytest.raises(TypeError, match="learning_rat"):
-        FastGCNClassifier(learning_rat=0.1)  # type: ignore[call-arg]
+        FastGCNClassifier(learning_rat=0.1)
     with pytest.raises(ValueError, match="Invalid parameter 'learning_rat'"):
         FastGCNClassifier().set_params(learning_rat=0.1)
 

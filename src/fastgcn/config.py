@@ -1,87 +1,27 @@
-"""A setting's value against the annotation of its field, and against its bounds."""
+"""`TrainConfig`: the one declaration of every setting of a training run.
+
+`python -m fastgcn.config` prints the table of settings that docs/training.md contains.
+"""
 
 import dataclasses
 import json
-import math
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from functools import partial
+from typing import Any, Literal
 
 from fastgcn.errors import InputError, nearest
-from fastgcn.graph.adjacency import Normalization
-from fastgcn.graph.checks import plain
 from fastgcn.memory import memory_bytes
+from fastgcn.settings import Setting, as_plain, check_device, setting
 
-
-def as_plain(value: Any) -> Any:
-    """Lists as tuples, and numpy's numbers, which parameter searches draw, as Python's."""
-    if isinstance(value, list | tuple):
-        return tuple(map(as_plain, value))
-    return plain(value)
-
-
-def check_kind(name: str, value: Any, annotation: Any) -> None:
-    """The value is of the annotated kind: a choice, a switch, text, a number or several, or None.
-
-    >>> check_kind("samples", "all", int | tuple[int, ...] | Literal["auto"])
-    Traceback (most recent call last):
-    fastgcn.errors.InputError: samples must be a whole number, a list of them or 'auto', got 'all'
-    """
-    if value is None and type(None) in get_args(annotation):
-        return
-    if get_origin(annotation) is Literal:
-        choices = get_args(annotation)
-        if value not in choices:
-            raise InputError(
-                f"{name} must be one of {', '.join(choices)}, got {value!r}"
-                + nearest(str(value), choices)
-            )
-    elif annotation is bool:
-        require(isinstance(value, bool), name, "true or false", value)
-    elif annotation is int:
-        require(_is_int(value), name, "a whole number", value)
-    elif annotation is float or annotation == float | None:
-        require(_is_number(value), name, "a finite number", value)
-    elif annotation is str:
-        require(isinstance(value, str), name, "text", value)
-    else:
-        _check_several(name, value, get_args(annotation))
-
-
-def _check_several(name: str, value: Any, kinds: tuple[Any, ...]) -> None:
-    """A number, or a list of numbers or one of the words that stand beside it."""
-    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    is_one, one = (_is_number, "finite") if float in kinds else (_is_int, "whole")
-    lists = any(kind is ... or get_origin(kind) is tuple for kind in kinds)
-    listed = lists and isinstance(value, tuple) and all(map(is_one, value))
-    expected = [f"a {one} number", *(["a list of them"] if lists else []), *map(repr, words)]
-    text = f"{', '.join(expected[:-1])} or {expected[-1]}"
-    require(is_one(value) or value in words or listed, name, text, value)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
-
-
-def require(condition: bool, name: str, expected: str, value: Any) -> None:
-    if not condition:
-        raise InputError(f"{name} must be {expected}, got {value!r}")
-
-
-def at_least(name: str, value: float, least: int) -> None:
-    if not value >= least:
-        raise InputError(f"{name} must be at least {least}, got {value}")
-
-
+Preset = Literal["auto", "paper"]
+Method = Literal[
+    "fastgcn", "gcn", "gcn-batched", "graphsage-gcn", "graphsage-mean",
+    "fastgcn-uniform", "fastgcn-transductive", "authors-code",
+]  # fmt: skip
 Distribution = Literal["importance", "uniform", "flat", "optimal", "ladies"]
 Draws = Literal["independent", "successive", "poisson", "systematic", "stratified"]
 SelfTerm = Literal["sampled", "exact"]
-Method = Literal["fastgcn", "gcn", "gcn-batched", "graphsage-gcn", "graphsage-mean"]
 EarlyStopping = Literal["none", "authors", "patience"]
 FeatureScaling = Literal["none", "row", "standard"]
 Norm = Literal["none", "layer", "batch"]
@@ -89,182 +29,252 @@ Jumping = Literal["none", "concat", "max"]
 InputsDtype = Literal["float32", "float16", "bfloat16"]
 FeaturesPlace = Literal["auto", "device", "host"]
 Products = Literal["tf32", "float32"]
+# As in `fastgcn.graph.adjacency`, which loads numpy; the type checker compares the two.
+Normalization = Literal["symmetric", "row", "neighbors"]
 
-# What `power` is where none is given: the authors' program's q, and LADIES as published.
+# These methods are names for settings of method "fastgcn", which `resolve` puts in their place.
+VARIANTS: tuple[Method, ...] = ("fastgcn-uniform", "fastgcn-transductive", "authors-code")
+
+# `power` where none is given: that of the authors' program, and of LADIES as published.
 OWN_POWERS: dict[Distribution, float] = {"flat": 1.0, "ladies": 2.0}
 
-# Small entries of Â to a larger power are too small for a number, and would never be drawn.
+# Small entries of Â to a larger power underflow to zero, and would never be drawn.
 LARGEST_POWER = 16
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TrainConfig:
-    """The settings of one training run; every field can be set in a TOML file or by a flag.
+def _check_memory(memory: str) -> None:
+    if memory != "auto":
+        memory_bytes(memory)
 
-    >>> TrainConfig(hidden=16, samples=100).replace(seed=3).layers
-    2
+
+_general = partial(setting, group="General")
+_network = partial(setting, group="Network")
+_sampling = partial(setting, group="Sampling")
+_training = partial(setting, group="Training")
+_machine = partial(setting, group="Machine")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TrainConfig:
+    """Settings of a training run: those that are given, and a preset for all others.
+
+    `TrainConfig()` leaves every setting to the automatic choice, which `fit` makes when it sees
+    the graph; `TrainConfig(preset="paper")` leaves them to the paper. What is given always wins.
+    A config is complete when every setting is given. Presets and finished runs have complete
+    ones. A setting that is not given reads as the default of its declaration, and `auto` in the
+    signature means that a preset may choose another value.
+
+    >>> config = TrainConfig(hidden=16, samples=100).replace(seed=3)
+    >>> config, config.layers
+    (TrainConfig(seed=3, hidden=16, samples=100), 2)
     >>> TrainConfig(batch_size=0)
     Traceback (most recent call last):
     fastgcn.errors.InputError: batch_size must be at least 1, got 0
     """
 
-    # The system of the paper's comparison: who makes the blocks, and the layer they feed.
-    method: Method = "fastgcn"
+    preset: Preset = _general(
+        "auto",
+        "Where settings that are not given come from: auto chooses them for the graph, paper has "
+        "the paper's.",
+    )
+    method: Method = _general(
+        "fastgcn",
+        "System to train: fastgcn, gcn, gcn-batched, graphsage-gcn, graphsage-mean; or variants: "
+        "fastgcn-uniform, fastgcn-transductive, authors-code.",
+    )
+    seed: int = _general(0, "Seed of everything random.", at_least=0, at_most=_LARGEST_SEED)
+    epochs: int = _general(
+        400, "Passes over the training nodes, at most.", automatic=True, at_least=1
+    )
 
-    # Network: M = len(hidden) + 1 layers (eq. 1).
-    hidden: int | tuple[int, ...] = 128
-    bias: bool = False
-    # One rate; two, of the features and of hidden rows; or one for the input of each layer.
-    dropout: float | tuple[float, ...] = 0.0
-    skip: bool = False  # H' = ÂHW + HR + b above the first layer
-    input_skip: bool = False  # and in the first: ÂXW + XR + b
-    norm: Norm = "none"  # after each hidden convolution, before ReLU
-    jumping: Jumping = "none"  # the output layer sees a node's rows of all hidden layers
-    normalization: Normalization = "symmetric"
-    feature_scaling: FeatureScaling = "none"  # row: a node's sum to one; standard: z-scores
-    precompute: bool = True  # ÂX once, so the first layer is exact (Table 2)
+    hidden: int | tuple[int, ...] = _network(
+        128, "Widths of the hidden layers, such as 128 or 64,64.", automatic=True, at_least=1
+    )
+    bias: bool = _network(False, "Add a bias in each layer.", automatic=True)
+    dropout: float | tuple[float, ...] = _network(
+        0.0,
+        "Share of entries set to zero in training: one rate; two, for features and for hidden "
+        "rows; or one a layer.",
+        automatic=True,
+        at_least=0,
+        below=1,
+    )
+    skip: bool = _network(
+        False,
+        "Add a node's own row with weights of its own above the first layer: ÂHW + HR + b.",
+        automatic=True,
+    )
+    input_skip: bool = _network(
+        False, "Add a node's own row in the first layer too: ÂXW + XR + b.", automatic=True
+    )
+    norm: Norm = _network(
+        "none",
+        "Normalise after each hidden convolution, before ReLU: none, layer or batch.",
+        automatic=True,
+    )
+    jumping: Jumping = _network(
+        "none",
+        "What the output layer sees of all hidden layers: none, concat (side by side) or max "
+        "(largest entries).",
+        automatic=True,
+    )
+    normalization: Normalization = _network(
+        "symmetric",
+        "Â: symmetric (the paper's), row (mean with the node) or neighbors (mean without it).",
+        automatic=True,
+    )
+    feature_scaling: FeatureScaling = _network(
+        "none",
+        "Scale features: none, row (magnitudes of a node sum to 1) or standard (z-scores of "
+        "each column).",
+        automatic=True,
+    )
+    precompute: bool = _network(
+        True, "Compute ÂX once, so that the first layer is exact (Table 2)."
+    )
 
-    # Sampling (Alg. 1 and 2): one size for all sampled layers, or one each from the input up.
-    # "auto": as many as bring the relative error of a sampled convolution to `target_error`.
-    samples: int | tuple[int, ...] | Literal["auto"] = 400
-    target_error: float = 0.1
-    distribution: Distribution = "importance"
-    # flat: q(u) ∝ ‖Â(:,u)‖^power; ladies: Σ_v |Â(v,u)|^power over the rows above. None: its own.
-    power: float | None = None
-    draws: Draws = "independent"
-    self_term: SelfTerm = "sampled"  # exact: Â(v,v)·H(v) in full, the rest of the row sampled
-    history: bool = False  # sample only what has changed since rows were last computed in full
-    history_every: int = 1  # epochs between refreshes of those rows
-    neighbors_only: bool = False  # draw among the neighbours of the layer above alone
-    correct_weights: bool = True  # False: the authors' factor, which is biased
-    fanouts: tuple[int, ...] = (10, 25)  # GraphSAGE: neighbours a row, from the input up
+    samples: int | tuple[int, ...] | Literal["auto"] = _sampling(
+        400,
+        "Vertices drawn for a sampled layer, such as 400, or 400,200 from the input up; auto "
+        "chooses by target_error.",
+        automatic=True,
+        at_least=1,
+    )
+    target_error: float = _sampling(
+        0.1, "Relative error of a sampled convolution that samples = auto aims at.", above=0
+    )
+    distribution: Distribution = _sampling(
+        "importance",
+        "Draw by importance (Alg. 2), uniform (Alg. 1), flat, optimal (Thm 3) or ladies (from "
+        "the rows of the layer above).",
+        automatic=True,
+    )
+    power: float | None = _sampling(
+        None,
+        "flat: q(u) ∝ ‖Â(:,u)‖^power; ladies: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v above; "
+        "by default 1 and 2.",
+        automatic=True,
+        at_least=0,
+        at_most=LARGEST_POWER,
+    )
+    draws: Draws = _sampling(
+        "independent",
+        "Draw independent (with replacement), successive (without, Des Raj's weights), poisson, "
+        "systematic or stratified.",
+        automatic=True,
+    )
+    self_term: SelfTerm = _sampling(
+        "sampled",
+        "A node's own term Â(v,v)·H(v): sampled like the others, or exact.",
+        automatic=True,
+    )
+    history: bool = _sampling(
+        False, "Sample only the change of hidden rows since they were last computed in full."
+    )
+    history_every: int = _sampling(
+        1, "Epochs between two computations of all hidden rows for history.", at_least=1
+    )
+    neighbors_only: bool = _sampling(
+        False, "Draw only among the neighbours of the layer above, correctly reweighted."
+    )
+    correct_weights: bool = _sampling(
+        True, "Weight draws without bias; false has the factor of the authors' program."
+    )
+    fanouts: tuple[int, ...] = _sampling(
+        (10, 25), "GraphSAGE: neighbours drawn a node, from the input up.", at_least=1
+    )
 
-    # Optimisation.
-    batch_size: int = 256
-    epochs: int = 400
-    learning_rate: float = 0.01
-    weight_decay: float = 0.0
-    weight_decay_on: Literal["first", "all"] = "first"
-    averaging: float = 0.0  # weights judged and kept: W̄ = averaging·W̄ + (1 − averaging)·W an epoch
-    class_weight: Literal["none", "balanced"] = "none"
-    drop_last: bool = False
-    early_stopping: EarlyStopping = "patience"
-    patience: int = 100
-    # Epochs between validations; "auto": as few as leave training as much work as these.
-    validate_every: int | Literal["auto"] = "auto"
+    batch_size: int = _training(256, "Training nodes a step.", automatic=True, at_least=1)
+    learning_rate: float = _training(0.01, "Adam's step size.", automatic=True, above=0)
+    weight_decay: float = _training(0.0, "L2 penalty on weights.", automatic=True, at_least=0)
+    weight_decay_on: Literal["first", "all"] = _training(
+        "first", "Layers with the L2 penalty: first or all."
+    )
+    averaging: float = _training(
+        0.0,
+        "Evaluate and keep mean weights, W̄ = averaging·W̄ + (1 − averaging)·W after each epoch.",
+        automatic=True,
+        at_least=0,
+        below=1,
+    )
+    class_weight: Literal["none", "balanced"] = _training(
+        "none", "Weight of a class in the loss: none (equal) or balanced (1/frequency)."
+    )
+    drop_last: bool = _training(False, "Leave out a last batch that is not full.")
+    early_stopping: EarlyStopping = _training(
+        "patience", "Stopping rule: none, authors (their program's) or patience."
+    )
+    patience: int = _training(
+        100, "Epochs without a better validation score before training stops.",
+        automatic=True, at_least=1,
+    )  # fmt: skip
+    validate_every: int | Literal["auto"] = _training(
+        "auto",
+        "Epochs between validations; auto makes training at least as much work as validation.",
+        at_least=1,
+    )
+    inductive: bool = _training(
+        True,
+        "Train without the other nodes, or with their features and edges.",
+        automatic=True,
+        flag="--inductive/--transductive",
+    )
+    evaluation_graph: Literal["all", "joined"] = _training(
+        "all", "Nodes in the graph of an evaluation: all, or joined (training and asked nodes)."
+    )
 
-    # Which graph is seen when.
-    inductive: bool = True
-    evaluation_graph: Literal["all", "joined"] = "all"  # joined: training nodes + those asked for
-
-    # Machine.
-    seed: int = 0
-    device: str = "auto"
-    threads: int = 0  # 0: what the machine has
-    memory: str = "auto"  # what the process may take, such as 4GB; what does not fit is on disk
-    inputs_dtype: InputsDtype = "float32"  # what ÂX is kept in
-    features: FeaturesPlace = "auto"  # on a GPU: whether X and ÂX are there, or on the host
-    products: Products = "tf32"  # on a GPU: what a training step's matrix products round to
+    device: str = _machine("auto", "auto, cpu, cuda or cuda:N.", check_text=check_device)
+    threads: int = _machine(0, "CPU threads; 0 means all.", at_least=0)
+    memory: str = _machine(
+        "auto",
+        "Memory that the process may use, such as 4GB; auto means all. What does not fit stays "
+        "on disk.",
+        check_text=_check_memory,
+    )
+    inputs_dtype: InputsDtype = _machine(
+        "float32", "Type in which a dense ÂX is kept: float32, float16 or bfloat16."
+    )
+    features: FeaturesPlace = _machine(
+        "auto", "On a GPU, where the features are kept: auto, device or host."
+    )
+    products: Products = _machine(
+        "tf32", "On a GPU, precision of a training step's matrix products: tf32 or float32."
+    )
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = as_plain(getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-            check_kind(field.name, value, field.type)
-        for name in ("batch_size", "epochs", "patience", "history_every"):
-            at_least(name, getattr(self, name), 1)
-        if self.validate_every != "auto":
-            at_least("validate_every", self.validate_every, 1)
-        for name in ("threads", "weight_decay", "seed"):
-            at_least(name, getattr(self, name), 0)
-        for name in ("learning_rate", "target_error"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
-        if not 0 <= self.averaging < 1:
-            raise InputError(f"averaging must be at least 0 and below 1, got {self.averaging}")
-        if self.seed > _LARGEST_SEED:
-            raise InputError(f"seed must be at most {_LARGEST_SEED}, got {self.seed}")
-        if self.memory != "auto":
-            memory_bytes(self.memory)
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            raise InputError(f"device must be auto, cpu or cuda[:N], got {self.device!r}")
-        self._check_network()
-        self._check_sampling()
-        if self.neighbor_sampling:
-            self._check_graphsage()
+        values = {name: as_plain(getattr(self, name)) for name in SETTINGS}
+        given = frozenset(k for k, value in values.items() if not isinstance(value, Setting))
+        if given >= SETTINGS.keys() - {"preset"}:  # complete: there is nothing left to a preset
+            given, values["preset"] = frozenset(SETTINGS), "auto"
+        object.__setattr__(self, "_given", given)
+        for name, value in values.items():
+            if name in given:
+                SETTINGS[name].check(value)
+            object.__setattr__(self, name, value if name in given else SETTINGS[name].default)
+        for names, check in _RELATIONS:
+            if given.issuperset(names):
+                check(self)
 
-    def _check_network(self) -> None:
-        for size in self.hidden_sizes:
-            at_least("hidden", size, 1)
-        if self.jumping == "max" and len(set(self.hidden_sizes)) > 1:
-            raise InputError(
-                "jumping = 'max' compares the hidden layers entry by entry, and so needs them of "
-                f"one width, got hidden = {list(self.hidden_sizes)}"
-            )
-        for rate in self.dropout if isinstance(self.dropout, tuple) else (self.dropout,):
-            if not 0 <= rate < 1:
-                raise InputError(f"dropout must be at least 0 and below 1, got {rate}")
-        if isinstance(self.dropout, tuple) and len(self.dropout) not in (2, self.layers):
-            raise InputError(
-                "dropout must be one number, two (for the features and for hidden rows), or one "
-                f"for the input of each of {self.layers} layers, got {len(self.dropout)}"
-            )
+    @property
+    def given(self) -> frozenset[str]:
+        """The names of the settings that were given; all others are left to the preset."""
+        names: frozenset[str] = self.__dict__["_given"]
+        return names
 
-    def _check_sampling(self) -> None:
-        if self.history and self.distribution == "optimal":
-            raise InputError(
-                "distribution = 'optimal' is for hidden rows, and history = true samples only "
-                "their changes; choose one of the two"
-            )
-        if self.history and self.method != "fastgcn":
-            raise InputError(f"history = true is for method = 'fastgcn', got {self.method!r}")
-        if self.samples != "auto":
-            for size in (self.samples,) if isinstance(self.samples, int) else self.samples:
-                at_least("samples", size, 1)
-        if isinstance(self.samples, tuple) and len(self.samples) != self.sampled_layers:
-            raise InputError(
-                "samples must be one number, or one for each sampled layer from the input up, "
-                f"{self.sampled_layers} here, got {len(self.samples)}"
-            )
-        require(isinstance(self.fanouts, tuple), "fanouts", "a list of numbers", self.fanouts)
-        for size in self.fanouts:
-            at_least("fanouts", size, 1)
-        self._check_power()
-        if not self.correct_weights and self.draws not in ("independent", "successive"):
-            raise InputError(
-                "correct_weights = false, the authors' factor, is for draws = 'independent' or "
-                f"'successive', got draws = {self.draws!r}"
-            )
+    @property
+    def is_complete(self) -> bool:
+        """True if every setting was given."""
+        return len(self.given) == len(SETTINGS)
 
-    def _check_power(self) -> None:
-        if self.power is None:
-            return
-        at_least("power", self.power, 0)
-        if self.power > LARGEST_POWER:
-            raise InputError(f"power must be at most {LARGEST_POWER}, got {self.power:g}")
-        own = OWN_POWERS.get(self.distribution, 1.0)  # 1: what settings without one used to have
-        if self.power == own:
-            object.__setattr__(self, "power", None)
-        elif self.distribution not in OWN_POWERS:
-            raise InputError(
-                f"power is for distribution = {' or '.join(map(repr, OWN_POWERS))}; leave it out "
-                f"with distribution = {self.distribution!r}, got {self.power:g}"
-            )
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self._given_values().items())
+        return f"TrainConfig({', '.join(shown)})"
 
-    def _check_graphsage(self) -> None:
-        """GraphSAGE averages, samples neighbours in every layer, and so precomputes nothing."""
-        kind = "row" if self.method == "graphsage-gcn" else "neighbors"
-        if self.precompute or self.normalization != kind:
-            raise InputError(
-                f"method {self.method} needs precompute = false and normalization = {kind!r}"
-            )
-        if len(self.fanouts) != self.layers:
-            raise InputError(
-                f"fanouts must be {self.layers} numbers, one a layer, got {len(self.fanouts)}"
-            )
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrainConfig) and vars(self) == vars(other)
 
     @property
     def neighbor_sampling(self) -> bool:
@@ -295,7 +305,7 @@ class TrainConfig:
 
     @property
     def needs_own_rows(self) -> bool:
-        """Whether a layer sees its nodes' own rows, so that `src` of a block must hold `dst`."""
+        """True if a layer sees its nodes' own rows, so that `src` of a block must hold `dst`."""
         above = self.layers > 1 and (self.skip or self.jumping != "none")
         first = self.method == "graphsage-mean" or (self.input_skip and not self.precompute)
         return above or first
@@ -307,7 +317,7 @@ class TrainConfig:
 
     @property
     def layer_samples(self) -> tuple[int, ...]:
-        """t_l for each sampled layer, from the input up; none where no vertices are drawn."""
+        """t_l for each sampled layer, from the input up; empty if the method draws no vertices."""
         if self.method != "fastgcn":
             return ()
         if self.samples == "auto":
@@ -320,35 +330,194 @@ class TrainConfig:
         return self.samples
 
     def replace(self, **changes: Any) -> "TrainConfig":
-        """A copy with some fields changed; unknown names are refused.
+        """A copy with some settings changed; unknown names are refused.
 
-        Another distribution has its own power, unless one is given.
+        With another distribution, `power` goes back to that distribution's own unless it is
+        given too.
         """
+        kept = self.to_dict()
         if changes.get("distribution", self.distribution) != self.distribution:
-            changes = {"power": None} | changes
-        return TrainConfig.from_dict(self.to_dict() | changes)
+            kept |= {"power": None} if {"distribution", "power"} <= self.given else {}
+        return TrainConfig.from_dict(kept | changes)
+
+    def complete(self) -> "TrainConfig":
+        """A copy in which settings that were not given count as given, at their declared defaults.
+
+        Nothing is left to a preset then.
+
+        >>> TrainConfig(hidden=16).complete().is_complete
+        True
+        """
+        return TrainConfig(**{n: getattr(self, n) for n in SETTINGS if n != "preset"})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: tuples as lists, ready for JSON or TOML."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[no-any-return]
+        """The settings that were given, as plain data for JSON or TOML: tuples as lists."""
+        return json.loads(json.dumps(self._given_values()))  # type: ignore[no-any-return]
+
+    def _given_values(self) -> dict[str, Any]:
+        """What was given; a complete config has no use for its preset."""
+        names = self.given - {"preset"} if self.is_complete else self.given
+        return {name: getattr(self, name) for name in SETTINGS if name in names}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
-        """From plain data; an unknown key is refused with the nearest right one.
+        """From plain data; an unknown name is refused with the nearest right one.
 
-        `replacement`, which settings of earlier versions have, is read as what `draws` says now.
+        Names of earlier versions are understood: `replacement`, which `draws` has replaced, and
+        the preset `best`, which is called `auto` now.
         """
+        values = dict(values)
         if "replacement" in values:
-            values = dict(values)
             old = values.pop("replacement")
-            check_kind("replacement", old, bool)
+            if not isinstance(old, bool):
+                raise InputError(f"replacement must be true or false, got {old!r}")
             values["draws"] = "independent" if old else "successive"
-        known = [field.name for field in dataclasses.fields(cls)]
+        if values.get("preset") == "best":
+            values["preset"] = "auto"
         for key in values:
-            if key not in known:
+            if key not in SETTINGS:
                 raise InputError(
-                    f"unknown setting {key!r}{nearest(key, known)}"
-                    if nearest(key, known)
-                    else f"unknown setting {key!r}; the settings are {', '.join(known)}"
+                    f"unknown setting {key!r}{nearest(key, SETTINGS)}"
+                    if nearest(key, SETTINGS)
+                    else f"unknown setting {key!r}; the settings are {', '.join(SETTINGS)}"
                 )
         return cls(**values)
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        """A JSON schema of the settings, such as editors use to check TOML and JSON files."""
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "Settings of fastgcn train",
+            "type": "object",
+            "properties": {name: setting.schema() for name, setting in SETTINGS.items()},
+            "additionalProperties": False,
+        }
+
+
+# Every setting by its name, in the order of the declaration.
+SETTINGS: dict[str, Setting] = {
+    field.name: field.default  # type: ignore[misc]
+    for field in dataclasses.fields(TrainConfig)
+}
+
+
+def _check_method(config: TrainConfig) -> None:
+    if config.method in VARIANTS:
+        raise InputError(
+            f"method = {config.method!r} stands for several settings, and these are all given "
+            "already; set method = 'fastgcn'"
+        )
+
+
+def _check_jumping(config: TrainConfig) -> None:
+    if config.jumping == "max" and len(set(config.hidden_sizes)) > 1:
+        raise InputError(
+            "jumping = 'max' compares the hidden layers entry by entry, and so needs them of "
+            f"one width, got hidden = {list(config.hidden_sizes)}"
+        )
+
+
+def _check_dropout(config: TrainConfig) -> None:
+    if isinstance(config.dropout, tuple) and len(config.dropout) not in (2, config.layers):
+        raise InputError(
+            "dropout must be one number, two (for the features and for hidden rows), or one "
+            f"for the input of each of {config.layers} layers, got {len(config.dropout)}"
+        )
+
+
+def _check_history_of_rows(config: TrainConfig) -> None:
+    if config.history and config.distribution == "optimal":
+        raise InputError(
+            "distribution = 'optimal' is for hidden rows, and history = true samples only "
+            "their changes; choose one of the two"
+        )
+
+
+def _check_history_of_method(config: TrainConfig) -> None:
+    if config.history and config.method not in ("fastgcn", *VARIANTS):
+        raise InputError(f"history = true is for method = 'fastgcn', got {config.method!r}")
+
+
+def _check_samples(config: TrainConfig) -> None:
+    if isinstance(config.samples, tuple) and len(config.samples) != config.sampled_layers:
+        raise InputError(
+            "samples must be one number, or one for each sampled layer from the input up, "
+            f"{config.sampled_layers} here, got {len(config.samples)}"
+        )
+
+
+def _check_power(config: TrainConfig) -> None:
+    if config.power is None:
+        return
+    # Settings of earlier versions have 1 with a distribution that has no power.
+    if config.power == OWN_POWERS.get(config.distribution, 1.0):
+        object.__setattr__(config, "power", None)
+    elif config.distribution not in OWN_POWERS:
+        raise InputError(
+            f"power is for distribution = {' or '.join(map(repr, OWN_POWERS))}; leave it out "
+            f"with distribution = {config.distribution!r}, got {config.power:g}"
+        )
+
+
+def _check_weights(config: TrainConfig) -> None:
+    if not config.correct_weights and config.draws not in ("independent", "successive"):
+        raise InputError(
+            "correct_weights = false, the authors' factor, is for draws = 'independent' or "
+            f"'successive', got draws = {config.draws!r}"
+        )
+
+
+def _check_graphsage(config: TrainConfig) -> None:
+    """GraphSAGE averages, and samples neighbours in every layer; so it precomputes nothing."""
+    kind = "row" if config.method == "graphsage-gcn" else "neighbors"
+    if config.neighbor_sampling and (config.precompute or config.normalization != kind):
+        raise InputError(
+            f"method {config.method} needs precompute = false and normalization = {kind!r}"
+        )
+
+
+def _check_fanouts(config: TrainConfig) -> None:
+    if config.neighbor_sampling and len(config.fanouts) != config.layers:
+        raise InputError(
+            f"fanouts must be {config.layers} numbers, one a layer, got {len(config.fanouts)}"
+        )
+
+
+# Settings that have to fit each other. Each check is made once all of its settings are given.
+_RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = (
+    (tuple(SETTINGS), _check_method),
+    (("jumping", "hidden"), _check_jumping),
+    (("dropout", "hidden"), _check_dropout),
+    (("history", "distribution"), _check_history_of_rows),
+    (("history", "method"), _check_history_of_method),
+    (("samples", "hidden", "precompute"), _check_samples),
+    (("power", "distribution"), _check_power),
+    (("correct_weights", "draws"), _check_weights),
+    (("method", "precompute", "normalization"), _check_graphsage),
+    (("method", "fanouts", "hidden"), _check_fanouts),
+)
+
+
+def settings_table() -> str:
+    """The settings as a Markdown table, one part for each group."""
+    lines = ["| setting | meaning | default |", "|---|---|---|"]
+    group = ""
+    for name, each in SETTINGS.items():
+        if each.group != group:
+            group = each.group
+            lines.append(f"| **{group}** | | |")
+        default = "automatic" if each.automatic else json.dumps(each.default).strip('"[]')
+        meaning = each.help.replace("|", "\\|")
+        lines.append(f"| `{name}` | {meaning} | {default} |")
+    return "\n".join(lines)
+
+
+TrainConfig.__doc__ = (
+    (TrainConfig.__doc__ or "")
+    + "\n    Attributes:\n"
+    + "".join(f"        {name}: {each.help}\n" for name, each in SETTINGS.items())
+)
+
+if __name__ == "__main__":
+    print(settings_table())

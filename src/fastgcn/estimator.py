@@ -1,32 +1,22 @@
 """`FastGCNClassifier`: the scikit-learn face over `fit`, `predict`, `embed` and `evaluate`."""
 
+import inspect
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from fastgcn.config import (
-    Distribution,
-    Draws,
-    EarlyStopping,
-    FeatureScaling,
-    Jumping,
-    Norm,
-    SelfTerm,
-    TrainConfig,
-)
+from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import checks
-from fastgcn.graph.adjacency import Normalization
 from fastgcn.graph.graph import Graph, Split
 from fastgcn.infer.predict import embed, evaluate, predict
 from fastgcn.train.loop import fit
 from fastgcn.train.run import Run
 
-_DEFAULTS = TrainConfig()
 _NO_Y = "y must be None where X is a Graph, which has its own labels"
 
 
@@ -41,86 +31,44 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
       part of the graph's split, less those nodes, chooses the weights kept.
 
     `predict`, `predict_proba` and `transform` take node ids of the graph that was fitted, or a
-    `Graph`, all of whose nodes are meant. The other parameters are those of `TrainConfig`.
+    `Graph`, all of whose nodes are meant.
 
+    The other parameters are the settings of `fastgcn.TrainConfig`. One that is None is not given:
+    it is chosen for the graph, or by `preset`, as `fastgcn.fit` and `fastgcn train` do.
+
+    Parameters
+    ----------
+    graph : Graph, default=None
+        The graph whose nodes `fit` names by their ids.
+    {settings}
+
+    Attributes
+    ----------
+    run_ : Run
+        The training run.
+    graph_ : Graph
+        The graph that was fitted.
+    classes_ : array of shape (C,)
+        What `predict` answers with, in the order of `predict_proba`'s columns: ascending as
+        everywhere in scikit-learn, but the graph's order for multi-label data.
+    n_features_in_ : int
+        F, the number of features of a node.
+
+    Examples
+    --------
     >>> import fastgcn
     >>> digits = fastgcn.load("digits")
     >>> classifier = FastGCNClassifier(samples=50, epochs=2).fit(digits)
     >>> classifier.predict([0, 1]).shape, classifier.transform([0, 1]).shape
     ((2,), (2, 128))
-
-    Attributes:
-        run_: the training run, a `fastgcn.Run`.
-        graph_: the graph that was fitted.
-        classes_: (C,) what `predict` answers with, in the order of `predict_proba`'s columns:
-            ascending as everywhere in scikit-learn, but the graph's order for multi-label data.
-        n_features_in_: F, the number of features of a node.
     """
 
-    def __init__(
-        self,
-        graph: Graph | None = None,
-        *,
-        hidden: int | tuple[int, ...] = _DEFAULTS.hidden,
-        skip: bool = _DEFAULTS.skip,
-        input_skip: bool = _DEFAULTS.input_skip,
-        norm: Norm = _DEFAULTS.norm,
-        jumping: Jumping = _DEFAULTS.jumping,
-        samples: int | tuple[int, ...] | Literal["auto"] = _DEFAULTS.samples,
-        target_error: float = _DEFAULTS.target_error,
-        distribution: Distribution = _DEFAULTS.distribution,
-        power: float | None = _DEFAULTS.power,
-        draws: Draws = _DEFAULTS.draws,
-        self_term: SelfTerm = _DEFAULTS.self_term,
-        history: bool = _DEFAULTS.history,
-        history_every: int = _DEFAULTS.history_every,
-        precompute: bool = _DEFAULTS.precompute,
-        batch_size: int = _DEFAULTS.batch_size,
-        epochs: int = _DEFAULTS.epochs,
-        learning_rate: float = _DEFAULTS.learning_rate,
-        weight_decay: float = _DEFAULTS.weight_decay,
-        dropout: float | tuple[float, ...] = _DEFAULTS.dropout,
-        bias: bool = _DEFAULTS.bias,
-        early_stopping: EarlyStopping = _DEFAULTS.early_stopping,
-        patience: int = _DEFAULTS.patience,
-        inductive: bool = _DEFAULTS.inductive,
-        normalization: Normalization = _DEFAULTS.normalization,
-        feature_scaling: FeatureScaling = _DEFAULTS.feature_scaling,
-        class_weight: Literal["none", "balanced"] = _DEFAULTS.class_weight,
-        seed: int = _DEFAULTS.seed,
-        device: str = _DEFAULTS.device,
-        threads: int = _DEFAULTS.threads,
-    ) -> None:
+    def __init__(self, graph: Graph | None = None, **settings: Any) -> None:
+        for name in settings.keys() - SETTINGS.keys():
+            raise TypeError(f"FastGCNClassifier() got an unexpected keyword argument {name!r}")
         self.graph = graph
-        self.hidden = hidden
-        self.skip = skip
-        self.input_skip = input_skip
-        self.norm = norm
-        self.jumping = jumping
-        self.samples = samples
-        self.target_error = target_error
-        self.distribution = distribution
-        self.power = power
-        self.draws = draws
-        self.self_term = self_term
-        self.history = history
-        self.history_every = history_every
-        self.precompute = precompute
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.bias = bias
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.inductive = inductive
-        self.normalization = normalization
-        self.feature_scaling = feature_scaling
-        self.class_weight = class_weight
-        self.seed = seed
-        self.device = device
-        self.threads = threads
+        for name in SETTINGS:
+            setattr(self, name, settings.get(name))
 
     def fit(self, X: Any, y: Any = None) -> "FastGCNClassifier":
         """Train on the training part of a graph X, or on the nodes X of the graph `self.graph`.
@@ -130,9 +78,9 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         the last weights are kept.
         """
         graph = self._training_graph(X, y)
-        settings = self.get_params(deep=False)
-        del settings["graph"]
-        self.run_: Run = fit(graph, TrainConfig.from_dict(settings))
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        given = {name: value for name, value in settings.items() if value is not None}
+        self.run_: Run = fit(graph, **given)
         self.graph_ = graph
         self.n_features_in_ = graph.n_features
         by_id = graph.class_names is None or (y is not None and np.asarray(y).dtype.kind in "iub")
@@ -192,6 +140,21 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
     def _asked(self, X: Any) -> tuple[Graph, IntArray | None]:
         check_is_fitted(self, "run_")
         return (X, None) if isinstance(X, Graph) else (self.graph_, _nodes(self.graph_, X))
+
+
+def _declare_parameters() -> None:
+    """Give the class a parameter for each setting: in its signature and in its documentation."""
+    init: Any = FastGCNClassifier.__init__
+    signature = inspect.signature(init)
+    own = [signature.parameters[name] for name in ("self", "graph")]
+    made = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in SETTINGS]
+    init.__signature__ = signature.replace(parameters=[*own, *made])
+    entries = [f"    {name} : default=None\n        {s.help}" for name, s in SETTINGS.items()]
+    text = FastGCNClassifier.__doc__ or ""
+    FastGCNClassifier.__doc__ = text.replace("    {settings}", "\n".join(entries))
+
+
+_declare_parameters()
 
 
 def _nodes(graph: Graph, X: Any) -> IntArray:

@@ -31,10 +31,3 @@ def test_size_and_names(tmp_path: Path) -> None:
     assert structure.size(tmp_path) == (2, 4)
     assert structure.repeated_classes(tmp_path) == ["A"]
     assert structure.like_pythons(tmp_path) == ["random"]
-
-
-def test_every_room_has_a_layer() -> None:
-    rooms = {name for layer in structure.layers() for name in layer}
-    found = {path.stem for path in structure.SOURCE.iterdir() if path.suffix == ".py"}
-    found |= {path.parent.name for path in structure.SOURCE.glob("*/__init__.py")}
-    assert found - {"__init__"} == rooms

@@ -286,7 +286,7 @@ def test_too_many_samples_say_what_to_do(
     assert outcome.code == 1
     assert outcome.err.splitlines()[-1] == (
         "Error: samples must be at most the 36 nodes of the training graph, got 400; lower samples "
-        "(--samples), or use the best settings (--preset best, or best_preset)"
+        "(--samples), or have it chosen for the graph (--preset auto)"
     )
     assert not Path("run").exists()
 

@@ -223,7 +223,7 @@ def test_the_command_on_digits(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 def test_the_command_on_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    fastgcn.fit(fastgcn.load("digits"), TrainConfig(hidden=8, samples=50, epochs=2), run_dir=folder)
+    fastgcn.fit(fastgcn.load("digits"), quick(samples=50, epochs=2), run_dir=folder)
     outcome = run_cli(
         capfd, "diagnose", "digits", "--run", folder, "--samples", 60, "--target", 0.5, "--json"
     )

@@ -189,7 +189,7 @@ import fastgcn
 from fastgcn.memory import resident_memory
 config = fastgcn.TrainConfig(
     hidden=16, samples=100, batch_size=20_000, epochs=1, threads=1, memory=sys.argv[3], device="cpu"
-)
+).complete()
 try:
     run = fastgcn.fit(fastgcn.open_store(sys.argv[2]), config, run_dir=sys.argv[4])
 except MemoryError:

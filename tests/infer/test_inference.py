@@ -16,7 +16,6 @@ import fastgcn.infer.predict
 from fastgcn import (
     GCN,
     Graph,
-    TrainConfig,
     embed,
     evaluate,
     fit,
@@ -209,7 +208,7 @@ def test_evaluate_ignores_nodes_without_a_label() -> None:
 def test_many_samples_come_close_to_the_full_network(distribution: Any) -> None:
     """Both layers from 30,000 draws: errors of a few percent; 20 draws miss by far more."""
     graph = communities()
-    config = TrainConfig(hidden=8, samples=20, distribution=distribution, epochs=5, threads=1)
+    config = quick(distribution=distribution, batch_size=256, epochs=5)
     run = fit(graph, config)
     full = predict(run, graph)
     close = predict(run, graph, samples=30_000)
@@ -219,7 +218,7 @@ def test_many_samples_come_close_to_the_full_network(distribution: Any) -> None:
 
 def test_all_vertices_without_replacement_are_the_full_network() -> None:
     graph = communities()
-    run = fit(graph, TrainConfig(hidden=8, samples=20, draws="successive", epochs=2, threads=1))
+    run = fit(graph, quick(draws="successive", batch_size=256, epochs=2))
     np.testing.assert_allclose(
         predict(run, graph, samples=60), predict(run, graph), rtol=1e-4, atol=1e-6
     )

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.paper.kept import Kept
-from benchmarks.paper.reproduce import chosen, present
-from benchmarks.paper.scale import full
+from benchmarks.pages import sections
+from benchmarks.paper import experiments
+from benchmarks.paper_scale import full
+from benchmarks.results import Results
 
 import fastgcn
 from fastgcn.report import run_report
@@ -65,8 +66,10 @@ def gallery() -> str:
 
 def reproduction() -> str:
     """The paper's experiments, from the results that are on file."""
-    sections = present(chosen([]), full(), Kept(Path(__file__).parents[2] / "results"))
-    return render_page(title="Reproduction", subtitle="S", sections=sections, footer="F")
+    folder = Path(__file__).parents[2] / "results"
+    results = Results(folder / "reproduce.jsonl", also=[folder / "accuracy.jsonl"])
+    shown = sections(experiments(full()), results)
+    return render_page(title="Reproduction", subtitle="S", sections=shown, footer="F")
 
 
 PAGES = {

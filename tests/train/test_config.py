@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 from typing import Any, get_args
 
 import numpy as np
@@ -14,6 +15,7 @@ from fastgcn.config import Distribution, Draws, Norm
 from fastgcn.errors import InputError
 
 BAD_VALUES = [
+    ("preset", "papre", "preset must be one of auto, paper, got 'papre'; did you mean 'paper'?"),
     ("hidden", 0, "hidden must be at least 1, got 0"),
     ("hidden", (16, 0), "hidden must be at least 1, got 0"),
     ("hidden", "16", "hidden must be a whole number or a list of them, got '16'"),
@@ -42,8 +44,8 @@ BAD_VALUES = [
     ("feature_scaling", "column", "must be one of none, row, standard, got 'column'"),
     ("method", "graphsage", "method must be one of fastgcn, gcn, gcn-batched, graphsage-gcn"),
     ("fanouts", (10, 0), "fanouts must be at least 1, got 0"),
-    ("fanouts", 10, "fanouts must be a list of numbers, got 10"),
-    ("fanouts", "10,25", "fanouts must be a whole number or a list of them, got '10,25'"),
+    ("fanouts", 10, "fanouts must be a list of whole numbers, got 10"),
+    ("fanouts", "10,25", "fanouts must be a list of whole numbers, got '10,25'"),
     ("precompute", "yes", "precompute must be true or false, got 'yes'"),
     ("samples", 0, "samples must be at least 1, got 0"),
     (
@@ -55,8 +57,8 @@ BAD_VALUES = [
     ("samples", "many", "samples must be a whole number, a list of them or 'auto', got 'many'"),
     ("target_error", 0, "target_error must be above 0, got 0"),
     ("distribution", "importanse", "did you mean 'importance'?"),
-    ("power", -1, "power must be at least 0, got -1"),
-    ("power", 400, "power must be at most 16, got 400"),
+    ("power", -1, "power must be at least 0 and at most 16, got -1"),
+    ("power", 400, "power must be at least 0 and at most 16, got 400"),
     ("power", 2, "power is for distribution = 'flat' or 'ladies'; leave it out with distribution "),
     ("power", "two", "power must be a finite number, got 'two'"),
     ("draws", "poison", "got 'poison'; did you mean 'poisson'?"),
@@ -84,8 +86,8 @@ BAD_VALUES = [
     ("validate_every", (1, 2), "validate_every must be a whole number or 'auto', got (1, 2)"),
     ("inductive", 1, "inductive must be true or false, got 1"),
     ("evaluation_graph", "some", "evaluation_graph must be one of all, joined, got 'some'"),
-    ("seed", -1, "seed must be at least 0, got -1"),
-    ("seed", 2**63, f"seed must be at most {2**63 - 1}, got {2**63}"),
+    ("seed", -1, f"seed must be at least 0 and at most {2**63 - 1}, got -1"),
+    ("seed", 2**63, f"at most {2**63 - 1}, got {2**63}"),
     ("features", "disk", "features must be one of auto, device, host, got 'disk'"),
     ("products", "half", "products must be one of tf32, float32, got 'half'"),
     ("device", "gpu", "device must be auto, cpu or cuda[:N], got 'gpu'"),
@@ -101,7 +103,7 @@ BAD_VALUES = [
 @pytest.mark.parametrize(("name", "value", "message"), BAD_VALUES)
 def test_bad_values_are_refused(name: str, value: Any, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        TrainConfig(**{name: value})
+        TrainConfig(**{name: value}).complete()
     assert message in str(refused.value)
 
 
@@ -156,22 +158,28 @@ def test_settings_of_earlier_versions_are_read() -> None:
     """Before `draws` there was `replacement`, and none of what the network has learnt since."""
     new = ("skip", "norm", "jumping", "target_error", "power", "self_term", "history")
     for replacement, draws in ((True, "independent"), (False, "successive")):
-        config = TrainConfig(seed=3, draws=draws)  # type: ignore[arg-type]
+        config = TrainConfig(seed=3, draws=draws).complete()  # type: ignore[arg-type]
         stored = config.to_dict()
         for name in (*new, "draws", "history_every"):
             del stored[name]
-        assert TrainConfig.from_dict(stored | {"replacement": replacement}) == config
+        old = TrainConfig.from_dict(stored | {"replacement": replacement})
+        assert old.complete() == config
     with pytest.raises(InputError, match="replacement must be true or false, got None"):
         TrainConfig.from_dict({"replacement": None})
 
 
 def test_a_power_belongs_to_its_distribution() -> None:
-    assert TrainConfig(distribution="ladies", power=2) == TrainConfig(distribution="ladies")
-    assert TrainConfig(power=1.0) == TrainConfig()  # as earlier versions wrote it
-    sizes = TrainConfig(distribution="ladies", power=1)
-    assert sizes.replace(seed=3).power == 1
-    assert sizes.replace(distribution="uniform") == TrainConfig(distribution="uniform")
-    assert sizes.replace(distribution="flat", power=3).power == 3
+    ladies, plain = TrainConfig(distribution="ladies").complete(), TrainConfig().complete()
+    assert TrainConfig(distribution="ladies", power=2).complete() == ladies
+    assert TrainConfig(power=1.0).complete() == plain  # as earlier versions wrote it
+    for sizes in (
+        TrainConfig(distribution="ladies", power=1),
+        TrainConfig(distribution="ladies", power=1).complete(),
+    ):
+        assert sizes.replace(seed=3).power == 1
+        assert sizes.replace(distribution="uniform").power is None
+        assert sizes.replace(distribution="flat", power=3).power == 3
+    assert TrainConfig(power=3).replace(distribution="ladies").power == 3
 
 
 def test_automatic_samples_have_to_be_settled() -> None:
@@ -187,7 +195,7 @@ def test_unknown_settings_are_refused_with_the_nearest(build: Any) -> None:
     with pytest.raises(InputError, match="unknown setting 'learning_rat'; did you mean"):
         build(learning_rat=0.1)
     with pytest.raises(
-        InputError, match="unknown setting 'zzz'; the settings are method, hidden, bias"
+        InputError, match="unknown setting 'zzz'; the settings are preset, method, seed"
     ):
         build(zzz=1)
 
@@ -198,7 +206,7 @@ def configs(draw: st.DrawFn) -> TrainConfig:
     precompute = draw(st.booleans())
     layers = (1 if isinstance(hidden, int) else len(hidden)) + 1
     sampled = layers - precompute
-    return TrainConfig(
+    config = TrainConfig(
         hidden=hidden if isinstance(hidden, int) else tuple(hidden),
         precompute=precompute,
         samples=draw(
@@ -219,17 +227,24 @@ def configs(draw: st.DrawFn) -> TrainConfig:
         memory=draw(st.sampled_from(["auto", "500MB", "4 GB"])),
         inputs_dtype=draw(st.sampled_from(["float32", "float16", "bfloat16"])),
     )
+    return config.complete() if draw(st.booleans()) else config
 
 
 @settings(max_examples=60, deadline=None)
 @given(configs())
 def test_round_trips(config: TrainConfig) -> None:
+    """Of configs with some settings given and with all."""
     through_json = json.loads(json.dumps(config.to_dict()))
     assert TrainConfig.from_dict(through_json) == config
     assert config.replace() == config
     other = config.replace(batch_size=config.batch_size + 1)
     assert other != config
-    assert other.replace(batch_size=config.batch_size) == config
+    back = other.replace(batch_size=config.batch_size)
+    assert back.complete() == config.complete()
+    assert back.given == config.given | {"batch_size"}
+    assert config.complete().replace(batch_size=config.batch_size) == config.complete()
+    assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301  (our own bytes)
+    assert (config.complete() == config) == config.is_complete
     assert len(config.layer_samples) == config.sampled_layers == config.layers - config.precompute
 
 

@@ -12,7 +12,7 @@ from fastgcn import GCN, FullSampler, LayerSampler, Run, TrainConfig, fit, norma
 from fastgcn.backends.cpu import ready
 from fastgcn.errors import InputError
 from fastgcn.sampling.neighborhood import NeighborSampler
-from fastgcn.train.presets import METHODS, graphsage, kipf_gcn, settle
+from fastgcn.train.presets import METHODS, graphsage, kipf_gcn, resolve
 from tests.communities import communities, quick
 from tests.strategies import dense_adjacency
 
@@ -111,9 +111,9 @@ def test_sampled_prediction_comes_near_the_full_one(method: str) -> None:
 
 
 def test_methods_start_from_the_preset_of_the_data() -> None:
-    assert settle(communities(name="pubmed"), method="gcn-batched", flags={}).batch_size == 1024
+    assert resolve(communities(name="pubmed"), None, {"method": "gcn-batched"}).batch_size == 1024
     cora = communities(name="cora")
-    assert settle(cora, method="gcn", flags={"seed": 4}) == kipf_gcn().replace(seed=4)
+    assert resolve(cora, None, {"method": "gcn", "seed": 4}) == kipf_gcn().replace(seed=4)
 
 
 @pytest.mark.slow

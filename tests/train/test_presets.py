@@ -1,15 +1,17 @@
 """Settings by name: what each preset starts from, and that a graph of any kind can be trained."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.accuracy import Case, best_cases, run_case
-from benchmarks.commands import app as bench
-from benchmarks.results import Results
+from benchmarks.accuracy import best_cases
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from fastgcn import Graph, Split, TrainConfig, fit
+from fastgcn.config import SETTINGS, Preset
 from fastgcn.errors import InputError
 from fastgcn.train.presets import (
     best_cora,
@@ -20,12 +22,12 @@ from fastgcn.train.presets import (
     paper_preset,
     paper_pubmed,
     paper_reddit,
-    settle,
+    resolve,
 )
-from tests.cli_runner import run_cli
 from tests.communities import communities
 
 GRAPH = communities(n=200)
+FEW = GRAPH.with_split(Split(train=np.arange(10), val=np.arange(10, 60)))
 
 
 def test_paper_presets_go_by_the_name_of_the_data() -> None:
@@ -34,11 +36,82 @@ def test_paper_presets_go_by_the_name_of_the_data() -> None:
     assert paper_preset("reddit") == paper_preset("anything else") == paper_reddit()
 
 
-def test_best_is_what_training_does_when_nothing_is_said() -> None:
-    assert settle(GRAPH, flags={}) == settle(GRAPH, preset="best", flags={}) == best_preset(GRAPH)
-    assert settle(GRAPH, preset="paper", flags={}) == paper_reddit()
-    assert settle(GRAPH, method="fastgcn-uniform", flags={}).hidden == paper_reddit().hidden
-    assert fit(GRAPH).config == best_preset(GRAPH)
+def test_there_is_one_default() -> None:
+    """Every way to train chooses for the graph whatever is not given, and what is given wins."""
+    automatic = best_preset(GRAPH)
+    assert automatic != TrainConfig().complete()
+    assert resolve(GRAPH) == resolve(GRAPH, TrainConfig()) == automatic
+    assert resolve(GRAPH, None, {"preset": "best"}) == automatic, "the old name of auto"
+    assert fit(GRAPH, epochs=1).config == automatic.replace(epochs=1)
+    assert fit(GRAPH, TrainConfig(epochs=1)).config == automatic.replace(epochs=1)
+    assert fit(GRAPH, TrainConfig(epochs=9, seed=4), epochs=1).config == automatic.replace(
+        epochs=1, seed=4
+    )
+
+
+def test_the_papers_settings_are_asked_for_by_name() -> None:
+    assert resolve(GRAPH, TrainConfig(preset="paper")) == paper_reddit()
+    assert resolve(GRAPH, TrainConfig(preset="paper", hidden=16)) == paper_reddit().replace(
+        hidden=16
+    )
+    assert resolve(GRAPH, None, {"method": "fastgcn-uniform"}) == paper_reddit().replace(
+        distribution="uniform"
+    )
+    both = {"method": "fastgcn-uniform", "preset": "auto"}
+    assert resolve(GRAPH, None, both) == best_preset(GRAPH).replace(distribution="uniform")
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "hidden": st.sampled_from([128, 7, (8, 8)]),
+            "distribution": st.sampled_from(["importance", "ladies", "flat"]),
+            "power": st.sampled_from([1.0, 0.5]),
+            "bias": st.booleans(),
+            "inductive": st.booleans(),
+            "epochs": st.sampled_from([400, 3]),
+            "precompute": st.booleans(),
+        },
+    ).filter(lambda each: "power" not in each or each.get("distribution") != "importance"),
+    st.sampled_from([None, "auto", "paper"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_settings_that_are_given_win_and_the_preset_gives_the_rest(
+    chosen: dict[str, Any], preset: Preset | None
+) -> None:
+    """Also where a value that is given happens to be the one of the declaration."""
+    named: dict[str, Any] = {} if preset is None else {"preset": preset}
+    if preset == "paper" and "distribution" not in chosen:
+        chosen.pop("power", None)  # the paper's distribution has none
+    found = resolve(GRAPH, TrainConfig(**named, **chosen))
+    rest = paper_reddit() if preset == "paper" else best_preset(GRAPH)
+    assert found == rest.replace(**chosen)
+    assert found.is_complete
+    assert found == resolve(GRAPH, None, named | chosen) == resolve(communities(), found)
+
+
+def test_what_a_complete_config_says_is_done() -> None:
+    """As that of an old run, which knows of no preset."""
+    for config in (paper_cora(), best_pubmed(), TrainConfig().complete()):
+        stored = config.to_dict()
+        assert "preset" not in stored
+        assert resolve(GRAPH, TrainConfig.from_dict(stored)) == config
+        assert resolve(GRAPH, config, {"preset": "auto"}) == config
+
+
+def test_the_automatic_choice_decides_only_what_is_declared_automatic() -> None:
+    """The declaration says `auto` for these; for all others it says their one default."""
+    plain = TrainConfig().complete().to_dict()
+    decided: set[str] = set()
+    for config in (best_cora(), best_pubmed(), best_preset(GRAPH), best_preset(FEW)):
+        decided |= {name for name, value in config.to_dict().items() if value != plain[name]}
+    assert decided == {name for name, each in SETTINGS.items() if each.automatic}
+
+
+def test_a_variant_needs_settings_to_vary() -> None:
+    with pytest.raises(InputError, match="'authors-code' stands for several settings"):
+        resolve(GRAPH, paper_cora(), {"method": "authors-code"})
 
 
 def test_best_settings_are_known_by_name() -> None:
@@ -69,16 +142,14 @@ def test_dense_features_are_standardised(sparse: bool, scaling: str) -> None:
 
 
 def test_few_training_nodes_among_many_are_trained_with_all_edges() -> None:
-    few = GRAPH.with_split(Split(train=np.arange(10), val=np.arange(10, 60)))
-    assert not best_preset(few).inductive
-    run = fit(few, best_preset(few).replace(epochs=2))
+    assert not best_preset(FEW).inductive
+    run = fit(FEW, best_preset(FEW).replace(epochs=2))
     assert run.metrics["epochs"] == 2
 
 
 @pytest.mark.parametrize("hidden", [[], [8], [8, 8], [8, 8, 8]])
 def test_the_network_can_be_changed(hidden: list[int]) -> None:
-    config = settle(GRAPH, flags={"hidden": hidden, "epochs": 1})
-    assert len(fit(GRAPH, config).model.dropout.rates) == len(hidden) + 1
+    assert len(fit(GRAPH, hidden=hidden, epochs=1).model.dropout.rates) == len(hidden) + 1
 
 
 @pytest.mark.parametrize(
@@ -108,37 +179,15 @@ def test_features_that_do_not_vary_train() -> None:
 
 
 def test_cases_of_the_best(real_data: Path) -> None:  # noqa: ARG001
-    names = [(case.data, case.name) for case in best_cases(["cora", "amazon_photo"])]
-    assert ("cora", "paper's budget") in names
-    assert ("amazon_photo", "unsampled") in names
-    assert {data for data, _ in names} == {"cora", "amazon_photo"}
-
-
-def test_random_splits_are_another_for_each_seed(tmp_path: Path) -> None:
-    config = TrainConfig(hidden=8, samples=50, epochs=1)
-    case = Case("tiny", "digits", "random", config, rates=(0.1,))
-    run_case(case, 2, Results(tmp_path / "r.jsonl"), lambda _: None)
-    lines = (tmp_path / "r.jsonl").read_text().splitlines()
-    assert ['"split_seed": 0' in lines[0], '"split_seed": 1' in lines[1]] == [True, True]
-    assert case.seeds(10) == 5
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "message"),
-    [
-        ("--preset", "bst", "preset must be one of paper, best, got 'bst'"),
-        ("--data", "core", "data must be one of cora, pubmed, got 'core'"),
-        ("--case", "impotrance", "no such case; there are cora/"),
-    ],
-)
-def test_unknown_names_are_refused(
-    capfd: pytest.CaptureFixture[str], flag: str, value: str, message: str
-) -> None:
-    outcome = run_cli(capfd, "accuracy", flag, value, commands=bench)
-    assert outcome.code != 0
-    assert message in " ".join(outcome.err.split())
+    names = [(case.data, case.label, case.seeds) for case in best_cases(10)]
+    assert ("cora", "the paper's budget", 10) in names
+    assert (
+        "amazon_photo",
+        "the same, unsampled",
+        5,
+    ) in names
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(InputError, match="preset must be one of best, paper, got 'bset'"):
-        settle(GRAPH, preset="bset", flags={})
+    with pytest.raises(InputError, match="preset must be one of auto, paper, got 'atuo'"):
+        fit(GRAPH, preset="atuo")

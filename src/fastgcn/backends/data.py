@@ -196,7 +196,7 @@ def check_trainable(graph: Graph, config: TrainConfig) -> None:
         if t > n:
             raise InputError(
                 f"samples must be at most the {n:,} nodes of the training graph, got {t:,}; lower "
-                "samples (--samples), or use the best settings (--preset best, or best_preset)"
+                "samples (--samples), or have it chosen for the graph (--preset auto)"
             )
 
 

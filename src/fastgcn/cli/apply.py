@@ -295,7 +295,7 @@ def predict(
     from fastgcn.backends.ranks import launched
     from fastgcn.infer.predict import predict_parts
     from fastgcn.infer.tables import prediction_columns, write_table
-    from fastgcn.train.presets import whole_numbers
+    from fastgcn.settings import whole_numbers
 
     _need_out(out)
     if launched():
@@ -325,7 +325,7 @@ def predict(
     else:
         chosen = _chosen(graph, nodes)
         count = len(chosen)
-        sizes = whole_numbers(samples, "--samples")
+        sizes = None if samples is None else whole_numbers(samples, "--samples")
         found = predict_parts(run, graph, chosen, samples=sizes, seed=seed, memory=memory)
         parts = ((_own_ids(graph, some), rows) for some, rows in found)
     with held_to(threads):  # parts are computed as they are written

@@ -109,11 +109,12 @@ def _subject(
     graph: "Graph", run_path: Path | None, preset: str | None, settings: list[str] | None
 ) -> "tuple[TrainConfig, GCN | None]":
     """Settings and network: those of a run, or of a preset and random weights."""
-    from fastgcn.train.presets import settle
+    from fastgcn.settings import read_assignments
+    from fastgcn.train.presets import resolve
 
     if run_path is None:
-        config = settle(graph, preset=preset, flags={}, assignments=settings or ())
-        return config, None
+        given = {} if preset is None else {"preset": preset}
+        return resolve(graph, None, read_assignments(settings or ()) | given), None
     if preset is not None or settings:
         raise InputError("with --run the settings are those of the run; leave --preset, --set out")
     from fastgcn.data.layout import fingerprint

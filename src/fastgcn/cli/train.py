@@ -130,12 +130,12 @@ def train(
         typer.Option(help="Settings to start from: best (the default), or paper."),
     ] = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="fastgcn, fastgcn-uniform, fastgcn-transductive, authors-code, gcn, gcn-batched, "
             "graphsage-gcn or graphsage-mean."
         ),
-    ] = "fastgcn",
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
     hidden: Annotated[str | None, typer.Option(help="Hidden widths, such as 128 or 64,64.")] = None,
@@ -192,7 +192,9 @@ def train(
     ignored = _given(ctx, but=("resume", "tensorboard", "timeout", "json"))
     if resume is not None and ignored:
         raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
-    from fastgcn.train.presets import sample_sizes, settle, whole_numbers
+    from fastgcn.config import SETTINGS
+    from fastgcn.settings import read_assignments, read_toml
+    from fastgcn.train.presets import resolve
 
     with joined(timeout) as group:
         again, folder, shard = resume is not None, resume, None
@@ -208,10 +210,12 @@ def train(
             run = _resume(folder, tensorboard, json, group)
         else:
             flags: dict[str, Any] = {
+                "preset": preset,
+                "method": method,
                 "seed": seed,
                 "epochs": epochs,
-                "hidden": whole_numbers(hidden, "--hidden"),
-                "samples": sample_sizes(samples),
+                "hidden": None if hidden is None else SETTINGS["hidden"].parse(hidden),
+                "samples": None if samples is None else SETTINGS["samples"].parse(samples),
                 "distribution": distribution,
                 "batch_size": batch_size,
                 "learning_rate": learning_rate,
@@ -228,13 +232,12 @@ def train(
             chosen = jointly(
                 group,
                 "settings",
-                lambda: settle(
+                lambda: resolve(
                     graph,
-                    preset=preset,
-                    method=method,
-                    file=config,
-                    flags=flags,
-                    assignments=settings or (),
+                    None,
+                    (read_toml(config) if config else {})
+                    | read_assignments(settings or ())
+                    | {name: value for name, value in flags.items() if value is not None},
                 ),
             )
             run = _train(graph, chosen, folder, tensorboard, json, shard)

@@ -4,11 +4,11 @@ With θ the wanted degrees and Θ their sum over a community, nodes u and v of o
 are joined with a chance proportional to θ(u)·θ(v) / Θ, and nodes of two communities with one
 proportional to θ(u)·θ(v), as long as these chances are small.
 
-Edges drawn one by one would come up twice. Instead, nodes stand in a line by rising θ, each
-is told how many of the nodes behind it are its neighbours, and draws that many different
-ones by weight. A pair can come up in one row of the matrix only: the number of edges is met
-exactly, nothing has to be remembered between rows, and a node of small degree, which stands
-in front and so draws most of its edges itself, does not end up without any.
+Edges drawn one by one would repeat. Instead, nodes are ordered by rising θ; each node gets a
+number of neighbours among the nodes after it, and draws that many distinct ones by weight. A
+pair can then occur in one row of the matrix only, so the number of edges is exact and no
+memory is needed between rows. A node of small degree comes early and draws most of its edges
+itself, so it does not end up without any.
 """
 
 import os
@@ -31,7 +31,7 @@ from fastgcn.progress import progress
 
 @dataclass(frozen=True, slots=True)
 class DrawOrder:
-    """The nodes in the order in which they draw their edges; see `kernels.generate.draw_rows`.
+    """The nodes in the order in which they draw their edges; see `kernels.edges.draw_rows`.
 
     `order`, `group`, `counts`, `ends` have shape (n,), `cumulative` (n+1,).
     """
@@ -55,7 +55,7 @@ class DrawOrder:
 
     def draw(self, batch: tuple[int, int]) -> tuple[IntArray, IntArray]:
         """Both ends of the edges of the rows of a batch."""
-        from fastgcn.kernels.generate import draw_rows
+        from fastgcn.kernels.edges import draw_rows
 
         first, last = batch
         m = int(self.counts[first:last].sum())
@@ -123,7 +123,7 @@ def rows_inside(
 def rows_between(
     config: GenerateConfig, degrees: FloatArray, community: IntArray, seed: np.uint64
 ) -> DrawOrder:
-    """The edges between communities: all rows end at the last node and skip their own kind."""
+    """The edges between communities: all rows end at the last node and skip their own community."""
     n = config.nodes
     order = np.argsort(degrees, kind="stable")
     group, weight = community[order], degrees[order]
@@ -146,8 +146,8 @@ def _prefix_sums(weight: FloatArray) -> FloatArray:
 def _row_counts(share: FloatArray, room: IntArray, total: int) -> IntArray:
     """Whole numbers that sum to `total`, proportional to `share` but at most `room`.
 
-    Where `room` is too small, the other rows get more; `GenerateConfig` has seen to it that
-    the rooms together suffice.
+    Where `room` is too small, the other rows get more. `GenerateConfig` has checked that there
+    is room for all.
     """
     share = np.where(room > 0, share, 0)
     low, high = 0.0, 1.0 / max(float(share.max()), 1e-300)
@@ -161,8 +161,8 @@ def _row_counts(share: FloatArray, room: IntArray, total: int) -> IntArray:
             high = middle
     exact = np.minimum(high * share, room)
     counts: IntArray = np.floor(exact).astype(np.int64)
-    # Systematic rounding: a row rounds up with the chance of its fraction, and half a unit
-    # away from both ends of the running sum no error of summation can cost or add an edge.
+    # Systematic rounding: a row rounds up with the probability of its fraction. The points lie
+    # half a unit from both ends of the running sum, so rounding errors cannot lose or add an edge.
     points = np.arange(total - int(counts.sum())) + 0.5
     counts[np.searchsorted(np.cumsum(exact - counts), points, side="right")] += 1
     return counts
@@ -170,11 +170,11 @@ def _row_counts(share: FloatArray, room: IntArray, total: int) -> IntArray:
 
 __all__ = ["PRESETS", "GenerateConfig", "generate"]
 
-# Each stage draws from its own stream, so that a change to one leaves the others as they are.
+# Each stage draws from its own random stream, so a change to one does not affect the others.
 _LABELS, _STRAYS, _SPLIT, _DEGREES, _MEANS, _NOISE, _INSIDE, _BETWEEN = range(8)
 
-# Features are drawn in blocks of about this many numbers with a stream each: small enough for
-# the cache, and fixed, because another cut would give other features.
+# Features are drawn in blocks of about this many numbers, each from its own stream: small
+# enough for the cache, and fixed, because another size would give other features.
 _BLOCK = 1 << 20
 
 _LEAST_MEMORY = 1 << 24
@@ -193,14 +193,14 @@ def generate(
 ) -> None:
     """Write the graph that `config` describes to the store folder `out`.
 
-    The same config gives the same bytes, whatever `memory` and `threads` are, as long as
-    numpy's random streams stay as they are.
+    The same config gives the same bytes for all values of `memory` and `threads`, as long as
+    numpy does not change its random streams.
 
     Args:
-        config: what the graph shall be like; `PRESETS` has two.
+        config: sizes and structure of the graph; `PRESETS` has two.
         out: the store's folder; must not exist unless `force` is given.
-        force: replace a store that is there.
-        memory: bytes that edges and features may take at a time, beside some 200 bytes a node.
+        force: replace an existing store.
+        memory: bytes for edges and features at a time, in addition to about 200 bytes per node.
         threads: how many cores to use; None means all.
     """
     if memory < _LEAST_MEMORY:
@@ -248,7 +248,7 @@ def _write_features(
     pool: ThreadPoolExecutor,
     workers: int,
 ) -> None:
-    """Row v is signal·μ(class of v) + noise, with |μ| about 1 and noise of standard normals."""
+    """Row v is signal·μ(class of v) + noise, with |μ| about 1 and standard normal noise."""
     shape = (config.nodes, config.features)
     writer.create("features", shape, np.float32)
     means = _stream(config, _MEANS).standard_normal((config.classes, config.features), np.float32)
@@ -259,7 +259,7 @@ def _write_features(
         mine = slice(block * step, min((block + 1) * step, config.nodes))
         rows: FloatArray = means[labels[mine]]
         rows += _stream(config, _NOISE, block).standard_normal(rows.shape, np.float32)
-        # Mapped anew for each block: the pages of a map that stays open count as ours.
+        # Mapped anew for each block: the pages of an open map count as memory of the process.
         open_memmap(writer.path("features"), mode="r+")[mine] = rows
         return len(rows)
 
@@ -295,7 +295,7 @@ def _write_edges(
 
 
 def _communities(config: GenerateConfig, labels: IntArray) -> IntArray:
-    """(n,) the class whose edges a node has: its own, but strays swap among themselves."""
+    """(n,) the class whose edges a node has: its own; stray nodes swap theirs at random."""
     random = _stream(config, _STRAYS)
     strays = random.permutation(config.nodes)[: round(config.stray * config.nodes)]
     community = labels.copy()
@@ -306,7 +306,7 @@ def _communities(config: GenerateConfig, labels: IntArray) -> IntArray:
 def _in_order(
     pool: ThreadPoolExecutor, work: Callable[[Task], Result], tasks: Iterable[Task], ahead: int
 ) -> Iterator[Result]:
-    """`pool.map`, but only `ahead` results wait for their turn: what bounds the memory."""
+    """As `pool.map`, but at most `ahead` results wait, which bounds the memory."""
     waiting: deque[Future[Result]] = deque()
     for task in tasks:
         waiting.append(pool.submit(work, task))

@@ -1,4 +1,4 @@
-"""What a generated graph shall be like: `GenerateConfig`, checked, and the two presets."""
+"""`GenerateConfig`, the checked description of a generated graph, and its two presets."""
 
 import math
 import operator
@@ -22,12 +22,12 @@ _WHOLE_AT_LEAST = {
     "seed": 0,
 }
 
-_ROUNDING = 1e-9  # more than sums of shares can be off
+_ROUNDING = 1e-9  # more than the rounding error of sums of shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateConfig:
-    """A graph with communities, hubs and features that say only part of the class.
+    """A graph with communities, hubs, and features that tell the class only in part.
 
     >>> config = GenerateConfig(nodes=1000, edges=5000, features=16, classes=4)
     >>> config.split
@@ -36,22 +36,22 @@ class GenerateConfig:
     Attributes:
         name: what the graph is called in messages and reports.
         nodes: n.
-        edges: undirected edges, without duplicates and self loops; met exactly.
+        edges: exact number of undirected edges, without duplicates and self loops.
         features: F, columns of the dense float32 feature matrix.
-        classes: C, of which each has at least one node.
+        classes: C; each has at least one node.
         train, val, test: sizes of the split; None means 60 %, 20 % and the rest.
         homophily: share of the edges that join two nodes of one class, in expectation
             (exactly, up to rounding, where `stray` is 0).
-        feature_signal: length of a class's mean feature vector where the noise of each
-            feature has standard deviation 1. What it takes does not depend on F.
-        degree_exponent: γ of the degrees' density, proportional to d^-γ between its two ends.
+        feature_signal: length of a class's mean feature vector, where the noise of each
+            feature has standard deviation 1. Its effect does not depend on F.
+        degree_exponent: γ of the density of degrees, proportional to d^-γ between its two ends.
         max_degree: upper end of that density; None means a tenth of the nodes, and at least
             three times the mean. The lower end follows from `edges`. The top degrees come out
             smaller where the graph is dense, because two hubs can be joined only once.
         class_skew: class sizes fall as rank^-skew; 0 makes them equal.
-        stray: share of nodes whose edges are those of a random class instead of their own,
-            though their features are their own. It bounds what the edges alone can tell.
-        seed: one seed, one graph.
+        stray: share of nodes that have the edges of a random class, but the features of their
+            own. It bounds what the edges alone tell about the class.
+        seed: the same seed gives the same graph.
     """
 
     name: str = "generated"
@@ -106,7 +106,7 @@ class GenerateConfig:
 
     @property
     def split(self) -> tuple[int, int, int]:
-        """How many nodes train, choose and test a model."""
+        """The numbers of training, validation and test nodes."""
         train = self.nodes * 3 // 5 if self.train is None else self.train
         val = self.nodes // 5 if self.val is None else self.val
         return train, val, self.nodes - train - val if self.test is None else self.test
@@ -117,13 +117,13 @@ class GenerateConfig:
 
     @property
     def top_degree(self) -> int:
-        """`max_degree`, or what stands for it where it is None."""
+        """`max_degree`, or its default where it is None."""
         if self.max_degree is None:
             return max(self.nodes // 10, math.ceil(3 * self.mean_degree))
         return self.max_degree
 
     def _check_room(self) -> None:
-        """Both kinds of edges fit into half of their pairs, which keeps sampling quick."""
+        """Check that both kinds of edges take at most half of their pairs: drawing is fast then."""
         if self.classes == 1 and self.homophily < 1:
             raise InputError(
                 f"homophily must be 1 where there is one class, got {self.homophily:g}"
@@ -161,7 +161,7 @@ def _number(value: Any, name: str, least: float, most: float = math.inf) -> floa
 
 
 def class_sizes(config: GenerateConfig) -> IntArray:
-    """(C,) nodes a class, as near to n·rank^-skew as whole numbers of at least 1 can be."""
+    """(C,) nodes of each class: n·rank^-skew, scaled and rounded to whole numbers of at least 1."""
     share = np.arange(1, config.classes + 1, dtype=float) ** -config.class_skew
     wanted = share / share.sum() * (config.nodes - config.classes)
     sizes: IntArray = np.floor(wanted).astype(np.int64) + 1
@@ -171,7 +171,7 @@ def class_sizes(config: GenerateConfig) -> IntArray:
 
 
 def inside_edges(config: GenerateConfig) -> int:
-    """How many edges stay inside a community, so that `homophily` comes out for the classes.
+    """The number of edges inside communities that gives the classes this `homophily`.
 
     Strays blur it: with `P(k | c)` the share of class k in community c, and `a`, `b` the
     chances that an edge inside a community and one between two join nodes of one class,
@@ -234,8 +234,8 @@ PRESETS: dict[str, GenerateConfig] = {
 def config_from(preset: str | None = None, **changes: Any) -> GenerateConfig:
     """The named preset with some fields changed, or a config of `changes` alone.
 
-    Where `nodes` changes, the edges, the split and the top degree that are not given change
-    in proportion, so that a preset has small copies.
+    If `nodes` changes, the edges, the split and the top degree change in proportion unless they
+    are given, so that a preset has smaller copies.
 
     >>> config_from("reddit-sim", nodes=20_000).split
     (13084, 2034, 4750)

@@ -1,4 +1,4 @@
-"""What a graph is: the figures that `fastgcn info` prints, computed in row chunks."""
+"""The figures of a graph that `fastgcn info` prints, computed in chunks of rows."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _EDGES_AT_ONCE = 1 << 22
 
 
 def describe(graph: Graph) -> dict[str, Any]:
-    """Counts, degrees, classes, split, homophily, memory and what was cleaned, as plain data."""
+    """Counts, degrees, classes, split, homophily, memory and cleaning, as plain data."""
     check_rows(graph.indptr, graph.indices)
     degrees = np.diff(graph.indptr)
     return {
@@ -71,7 +71,7 @@ def isolated_nodes(graph: Graph) -> int:
 
 
 def class_counts(graph: Graph) -> dict[str, int]:
-    """Nodes by class name (or number); of a multi-label graph, nodes that carry each label."""
+    """Nodes of each class, by its name (or number); a multi-label node counts in several."""
     if graph.labels is None:
         return {}
     names = graph.class_names or [str(c) for c in range(graph.n_classes)]
@@ -84,10 +84,11 @@ def class_counts(graph: Graph) -> dict[str, int]:
 
 
 def unlabelled_nodes(graph: Graph) -> int:
+    """Nodes without a class; a multi-label graph has none."""
     if graph.labels is None:
         return graph.n_nodes
     if graph.labels.ndim == 2:
-        return 0  # no label set is a label set too
+        return 0  # a node may have the empty set of labels
     return int(np.count_nonzero(graph.labels < 0))
 
 

@@ -12,28 +12,28 @@ from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
 
 _RANDOM_SPLIT = ("seed", "train", "val", "test")
-_LISTED = 20  # files named in a message at most
+_LISTED = 20  # most files that a message names
 
 
 def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     """Load a graph from a file, a folder or by name.
 
-    Paths come first: a store opens memory-mapped; of other files and folders the format is
-    found by their names, or said by `format=`:
+    A path that exists comes first. A store opens memory-mapped. The format of other files and
+    folders is recognised by file names, or given by `format=`:
 
     * `planetoid`, options `name`, `split` (`full`, `authors`, `public`);
     * `graphsage`, options `name`, `prefix`, `links`, `directed`;
     * `graphsaint`, `reddit-fastgcn`, `reddit-dgl`, `gnn-benchmark`, `npz`, options `name`,
       `directed`;
     * `ogb`, options `name`, `split`, `directed`, `features`;
-    * `tables`, options those of `fastgcn.data.tables.import_tables`.
+    * `tables`, with the options of `fastgcn.data.tables.import_tables`.
 
     Names are `digits`, which comes with the package; `cora`, `citeseer`, `pubmed`, which are
-    fetched once; `reddit-sim`, `products-sim`, which are generated once; and those of the
+    downloaded once; `reddit-sim`, `products-sim`, which are generated once; and those of the
     data sets in the folder `FASTGCN_DATA`.
 
-    With `split="random"` labelled nodes are split anew by `stratified_split`; `seed` and the
-    shares `train`, `val`, `test` are passed on to it.
+    With `split="random"`, `stratified_split` splits the labelled nodes anew; it takes `seed` and
+    the shares `train`, `val`, `test`.
 
     >>> load("digits")
     Graph(digits: 1,797 nodes, 9,929 undirected edges, 64 features, 10 classes)
@@ -73,7 +73,7 @@ def detect(path: str | os.PathLike[str]) -> str:
 
 
 def _take_random_split(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Takes the options of a random split out of `options`; None where none is asked for."""
+    """Remove the options of a random split from `options`; None where none is asked for."""
     given = [name for name in _RANDOM_SPLIT if name in options]
     if options.get("split") == "random":
         del options["split"]
@@ -134,7 +134,7 @@ def _looked_for() -> str:
     return "looked for " + "; ".join(f"{name}: {files}" for name, files in formats.items())
 
 
-# Options that name columns or bound the sort; only tables have columns.
+# Options that only tables have: they name columns, or bound the memory of the sort.
 _TABLE_ONLY = ("id", "label", "split_column", "features", "source", "target", "weight", "memory")
 
 
@@ -148,10 +148,10 @@ def import_graph(
     force: bool = False,
     **options: Any,
 ) -> None:
-    """Write the store `out` of a folder, file or name, or of a node and an edge table.
+    """Write the store `out` from a folder, file or name, or from a node and an edge table.
 
-    `options` are those of `fastgcn.load`, or for tables those of `import_tables`, where
-    `split_column` names the column of the split and `split="random"` draws one.
+    `options` are those of `fastgcn.load`. For tables they are those of `import_tables`, but
+    `split_column` names the column of the split, and `split="random"` draws one.
     """
     if (nodes is None) != (edges is None):
         raise InputError("--nodes and --edges go together")

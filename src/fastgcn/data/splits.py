@@ -1,4 +1,4 @@
-"""Splits of data that come without one."""
+"""Random splits, for data that come without one."""
 
 import math
 from itertools import pairwise
@@ -21,11 +21,12 @@ def stratified_split(
             split at random without regard to the labels.
         train: share of the nodes that train.
         val: share of the nodes that validate.
-        test: share of the nodes that test. What the three leave of one is in no part.
+        test: share of the nodes that test. Where the three sum to less than one, the rest of the
+            nodes is in no part.
         seed: the same seed gives the same split.
 
-    Counts are rounded by the largest remainder, class by class; a class of three nodes or more
-    is in every part that has a share, even where rounding alone would leave it out.
+    Counts are rounded by the largest remainder, class by class. A class of three or more nodes
+    has at least one node in every part whose share is not zero.
 
     >>> import numpy as np
     >>> split = stratified_split(np.array([0] * 10 + [1] * 5), seed=1)
@@ -46,7 +47,7 @@ def stratified_split(
 
 
 def _shares(train: float, val: float, test: float) -> list[float]:
-    """The three shares and what they leave."""
+    """The three shares, and the share of the nodes in no part."""
     named = {"train": train, "val": val, "test": test}
     for name, share in named.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
@@ -67,7 +68,7 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def _strata(labels: AnyArray | None) -> list[IntArray]:
-    """The nodes of each class in ascending order, at least one (maybe empty) list."""
+    """The nodes of each class in ascending order; at least one list, which may be empty."""
     if labels is None or labels.ndim == 2:
         return [np.arange(0 if labels is None else len(labels))]
     classes = np.unique(labels[labels >= 0])
@@ -77,7 +78,7 @@ def _strata(labels: AnyArray | None) -> list[IntArray]:
 
 
 def _counts(n: int, shares: list[float]) -> list[int]:
-    """How many of n go to train, val, test; the rest to none."""
+    """How many of n nodes go to train, val and test; the rest is in no part."""
     quotas = [share * n for share in shares]
     counts = [math.floor(quota) for quota in quotas]
     by_remainder = sorted(range(4), key=lambda i: counts[i] - quotas[i])

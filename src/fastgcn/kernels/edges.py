@@ -1,9 +1,9 @@
-"""Sorting and merging edges, compiled.
+"""Sorting, merging and drawing edges, compiled.
 
-An edge v → u of a graph with node ids below 2**bits is one key, `((v << bits) | u) << 1 | flag`,
-so that ascending keys are clean CSR order: by row, then column. The flag is 0 for an edge as
-it was listed and 1 for the reverse that an undirected graph adds. `values` holds a weight a
-key, and is empty where the graph has no weights.
+To sort it, an edge v → u of a graph with node ids below 2**bits becomes one key,
+`((v << bits) | u) << 1 | flag`. Ascending keys are in CSR order: by row, then by column. The
+flag is 0 for an edge as it was listed and 1 for the reverse that an undirected graph adds.
+`values` holds a weight for each key; it is empty where the graph has no weights.
 """
 
 from typing import Any
@@ -12,15 +12,16 @@ import numpy as np
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.kernels.random import STEP, mix
 
-# 2,048 counters stay in the first-level cache; 8 and 17 bits a pass were slower.
+# Bits sorted by in one pass: 2,048 counters fit the first-level cache; 8 and 17 bits were slower.
 _DIGIT_BITS = 11
 
-# What `merge_sorted` carries from one call to the next: the edge that is still open (row and
-# column as one number, -1 for none) and how often it was listed as it stands.
+# The state of `merge_sorted` between two calls: the edge that is still open (row and column as
+# one number, -1 for none), and how often it was listed in this direction.
 _OPEN, _LISTED = 0, 1
 
-# Sorts after the key of every edge: in a graph of 2**31 nodes, it would be a self loop.
+# Greater than the key of every edge: in a graph of 2**31 nodes it would be a self loop.
 END_KEY = np.iinfo(np.int64).max
 
 
@@ -34,7 +35,7 @@ def edge_keys(
     keys: IntArray,
     values: FloatArray,
 ) -> tuple[int, int, int]:
-    """Fill `keys` (and `values`) with the edges; counts of keys, self loops, zero weights.
+    """Fill `keys` (and `values`); returns the numbers of keys, self loops and zero weights.
 
     Self loops and edges of weight zero are left out.
     """
@@ -92,9 +93,9 @@ def partition(
 
 @njit(cache=True, nogil=True)
 def sort_keys(keys: IntArray, values: FloatArray, bits: int) -> Any:
-    """`keys` in ascending order of their lowest `bits` bits, stable, and their values.
+    """`keys` sorted (stable) by their lowest `bits` bits, and their values.
 
-    The arrays passed in serve as work space.
+    The arrays passed in are overwritten.
     """
     other_keys = np.empty_like(keys)
     other_values = np.empty_like(values)
@@ -119,12 +120,12 @@ def merge_sorted(
     columns: IntArray,
     weights: FloatArray,
 ) -> tuple[int, int]:
-    """Merge equal edges of sorted `keys`; counts of edges written and of duplicates.
+    """Merge equal edges of sorted `keys`; returns the numbers of edges written and duplicates.
 
-    Writes `columns` and `weights` (with room for an edge a key) and adds to `degrees` (n,).
-    The last edge stays open in `state` (2,) and `sums` (2,), as the keys of the next call may
-    continue it; `END_KEY` closes it. The weight of an edge is the larger of the sums of its
-    weights as listed and in reverse.
+    Writes `columns` and `weights` (with room for an edge per key) and adds to `degrees` (n,).
+    The last edge stays open in `state` (2,) and `sums` (2,), because the next call may continue
+    it; `END_KEY` closes it. The weight of an edge is the larger of two sums: of its weights as
+    listed, and of those in reverse.
     """
     weighted = len(values) > 0
     column_mask = (np.int64(1) << bits) - 1
@@ -151,3 +152,78 @@ def merge_sorted(
     state[_OPEN] = current
     state[_LISTED] = listed
     return written, duplicates
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _position(cumulative: Any, low: Any, high: Any, value: Any) -> Any:
+    """The p in low..high-1 with cumulative[p] <= value < cumulative[p + 1]."""
+    while low < high - 1:
+        middle = (low + high) >> 1
+        if cumulative[middle] <= value:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _insert(table: Any, mask: Any, key: Any) -> Any:
+    """Insert `key` into the hash set `table`; True if it was new. Empty places hold -1."""
+    place = np.int64(mix(np.uint64(key)) & np.uint64(mask))
+    while table[place] >= 0:
+        if table[place] == key:
+            return False
+        place = (place + 1) & mask
+    table[place] = key
+    return True
+
+
+@njit(cache=True, nogil=True)
+def draw_rows(
+    first: int,
+    last: int,
+    counts: IntArray,
+    ends: IntArray,
+    cumulative: FloatArray,
+    group: IntArray,
+    between: bool,
+    order: IntArray,
+    seed: np.uint64,
+    source: IntArray,
+    target: IntArray,
+) -> None:
+    """Fill `source`, `target` with the edges of rows first..last-1, in the order of the rows.
+
+    Row r draws `counts[r]` distinct positions from r+1..ends[r]-1, one after the other, with
+    chances proportional to the weights whose prefix sums are `cumulative` (n+1,); with
+    `between`, only positions of another `group` than its own. Position p is node `order[p]`.
+    Each row has its own stream of random numbers, so it does not matter which rows one call
+    draws.
+    """
+    most = 0
+    for row in range(first, last):
+        most = max(most, counts[row])
+    size = 4
+    while size < 2 * most:
+        size *= 2
+    table = np.empty(size, np.int64)
+    filled = 0
+    for row in range(first, last):
+        count, end = counts[row], ends[row]
+        size = 4
+        while size < 2 * count:
+            size *= 2
+        table[:size] = -1
+        start, span = cumulative[row + 1], cumulative[end] - cumulative[row + 1]
+        state = mix(seed ^ mix(np.uint64(row) + STEP))
+        while count > 0:
+            state += STEP
+            uniform = np.float64(mix(state) >> np.uint64(11)) * 2.0**-53
+            drawn = _position(cumulative, row + 1, end, start + uniform * span)
+            if between and group[drawn] == group[row]:
+                continue
+            if _insert(table, size - 1, drawn):
+                source[filled] = order[row]
+                target[filled] = order[drawn]
+                filled += 1
+                count -= 1

@@ -1,9 +1,9 @@
-"""Finding a node's position by its id, compiled: a table by id, and hash tables.
+"""Finding a node's position by its id, compiled: an array over the ids' range, or a hash table.
 
-A hash table is (size, 2) int64, size a power of two: a row holds an id (or the hash of a
-text) and the id's position, which is -1 in a free row. Where a row is taken by another id,
-the search goes on to the next row. All `find_` functions fill `found` with positions, -1 for
-an id that is not there.
+A hash table is (size, 2) int64, size a power of two. A row holds an id (or the hash of a
+text) and the position of the id, which is -1 in a free row. If another id has the row, the
+search goes on to the next row. All `find_` functions fill `found` with positions, -1 for an
+unknown id.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from numba import njit
 
 from fastgcn.arrays import AnyArray, IntArray
 
-# Odd and irregular: a product with it depends in its highest bits on all bits of an id.
+# An odd constant: the high bits of its product with an id depend on all bits of the id.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
-# Texts looked up together. Loops that only hash, only probe or only read let the processor
-# wait for many places in memory at once, which was three times as fast as one loop.
+# Texts looked up together. Separate loops that only hash, only probe or only read let the
+# processor load from many places in memory at once: three times as fast as a single loop.
 _TOGETHER = 256
 
 # The 64-bit FNV-1a hash.
@@ -26,13 +26,13 @@ _FNV_PRIME = np.uint64(0x100000001B3)
 
 
 def hash_table(n: int) -> IntArray:
-    """A free table for `n` ids, which fill it by two thirds at most."""
+    """An empty table for `n` ids, which fill at most two thirds of it."""
     return np.full((1 << (n + n // 2).bit_length(), 2), -1, np.int64)
 
 
 @njit(cache=True, nogil=True)
 def find_in_range(queries: IntArray, low: int, positions: IntArray, found: IntArray) -> None:
-    """Where the position of id i is `positions[i - low]`, or -1."""
+    """Find ids whose positions stand in an array: that of id i is `positions[i - low]`, or -1."""
     high = low + len(positions) - 1
     for i in range(len(queries)):
         inside = low <= queries[i] <= high
@@ -41,7 +41,7 @@ def find_in_range(queries: IntArray, low: int, positions: IntArray, found: IntAr
 
 @njit(cache=True, nogil=True)
 def insert_integers(ids: IntArray, table: IntArray) -> tuple[int, int]:
-    """Enter ids at positions 0, 1, …; how many were there already, and the first of them."""
+    """Insert ids at positions 0, 1, …; returns the number of repeated ids and the first of them."""
     repeated, first = 0, -1
     for position in range(len(ids)):
         row = _integer_row(ids[position], table)
@@ -56,13 +56,14 @@ def insert_integers(ids: IntArray, table: IntArray) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def find_integers(queries: IntArray, table: IntArray, found: IntArray) -> None:
+    """Find ids among those inserted by `insert_integers`."""
     for i in range(len(queries)):
         found[i] = table[_integer_row(queries[i], table), 1]
 
 
 @njit(cache=True, nogil=True)
 def insert_text(text: AnyArray, offsets: IntArray, table: IntArray) -> tuple[int, int]:
-    """As `insert_integers`, of ids that are UTF-8 `text[offsets[i]:offsets[i + 1]]`."""
+    """As `insert_integers`, for ids that are UTF-8 text, `text[offsets[i]:offsets[i + 1]]`."""
     repeated, first = 0, -1
     for position in range(len(offsets) - 1):
         start, end = offsets[position], offsets[position + 1]
@@ -88,7 +89,7 @@ def find_text(
 ) -> int:
     """Find ids `queries[query_offsets[i]:query_offsets[i + 1]]` among those inserted.
 
-    The number returned means nothing: it keeps the compiler from leaving out `_touch`.
+    The number returned has no meaning: it keeps the compiler from leaving out `_touch`.
     """
     touched = 0
     codes = np.empty(_TOGETHER, np.int64)
@@ -111,7 +112,7 @@ def find_text(
 
 @njit(cache=True, nogil=True)
 def _touch(positions: IntArray, text: AnyArray, offsets: IntArray) -> int:
-    """Read a byte of each text, which brings it near the processor; their sum."""
+    """Read one byte of each text, which loads it into the cache; returns their sum."""
     total = 0
     for position in positions:
         if position >= 0 and offsets[position] < len(text):

@@ -278,7 +278,8 @@ def time_split(run: Run) -> Section:
 def settings(config: TrainConfig) -> Section:
     """First the settings that differ from the defaults, then all of them."""
     chosen = {name: _setting(value) for name, value in config.to_dict().items()}
-    defaults = {name: _setting(value) for name, value in TrainConfig().to_dict().items()}
+    standard = TrainConfig().complete().to_dict()
+    defaults = {name: _setting(value) for name, value in standard.items()}
     changed = [
         (name, value, defaults[name]) for name, value in chosen.items() if value != defaults[name]
     ]

@@ -1,11 +1,11 @@
 """`Block`, one convolution as a small matrix, and what every sampler must do."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any, Protocol, Self, cast
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -137,10 +137,60 @@ def _rows(h: Tensor) -> FloatArray:
     return cast(FloatArray, h.detach().contiguous().numpy())
 
 
+class LayerRows(NamedTuple):
+    """What a sampled layer works on under the current weights, of all n nodes.
+
+    Attributes:
+        hidden: (n, d) H, the rows that go into the layer.
+        weight: (d, d') W, by which it multiplies them.
+    """
+
+    hidden: Tensor
+    weight: Tensor
+
+    def norms(self) -> FloatArray:
+        """(n,): |x(u)| = ‖H(u)W‖ (Thm 3)."""
+        norms: FloatArray = (self.hidden @ self.weight).norm(dim=1).cpu().numpy()
+        return norms
+
+
 class Sampler(Protocol):
-    """Makes the blocks of a batch, from the input layer up; `blocks[-1].dst` is the batch."""
+    """Makes the blocks of a batch, from the input layer up; `blocks[-1].dst` is the batch.
+
+    A sampler may have further methods, which training uses where they are there:
+
+    * `observe(rows)`: look at the network before an epoch. `rows` has one `LayerRows` for each
+      sampled layer, from the input up.
+    * `wants_rows(epoch)`: False if the sampler does not look at the network before this epoch,
+      counted from 0; without this method, `observe` is called before every epoch.
+    * `state()` and `restore(state)`: the tensors, by name, with which a resumed run goes on.
+    """
 
     def sample(self, batch: Tensor, rng: Rng) -> list[Block]: ...
+
+
+def show_network(sampler: Sampler, epoch: int, rows: Callable[[], Sequence[LayerRows]]) -> None:
+    """Let a sampler that wants it look at the network before an epoch, counted from 0.
+
+    `rows` is called only if the sampler looks: it takes a pass over the whole graph.
+    """
+    observe = getattr(sampler, "observe", None)
+    wants: Callable[[int], bool] = getattr(sampler, "wants_rows", lambda _: True)
+    if observe is not None and wants(epoch):
+        observe(rows())
+
+
+def sampler_state(sampler: Sampler) -> dict[str, Tensor]:
+    """The tensors that a sampler keeps from epoch to epoch; none for most samplers."""
+    state: Callable[[], dict[str, Tensor]] = getattr(sampler, "state", dict)
+    return state()
+
+
+def restore_sampler(sampler: Sampler, state: Mapping[str, Tensor]) -> None:
+    """Give a sampler what `sampler_state` said of it; nothing where it keeps nothing."""
+    restore = getattr(sampler, "restore", None)
+    if restore is not None and state:
+        restore(state)
 
 
 def sparse_matrix(

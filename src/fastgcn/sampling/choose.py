@@ -21,7 +21,7 @@ def make_sampler(config: TrainConfig, adjacency: Adjacency, edges: CSR | None) -
     if config.method != "fastgcn":
         return FullSampler(adjacency, config.sampled_layers)
     sampler = layer_sampler(config, adjacency, config.layer_samples, own_rows=config.needs_own_rows)
-    return HistorySampler(sampler) if config.history else sampler
+    return HistorySampler(sampler, config.history_every) if config.history else sampler
 
 
 def layer_sampler(

@@ -1,7 +1,7 @@
 """`HistorySampler`: only what has changed since the rows were last computed in full is sampled."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from fastgcn.arrays import FloatArray
 from fastgcn.errors import InputError
 from fastgcn.kernels.products import sparse_times_dense
-from fastgcn.sampling.block import Block
+from fastgcn.sampling.block import Block, LayerRows
 from fastgcn.sampling.draws import Rng
 from fastgcn.sampling.layer import LayerSampler
 
@@ -65,13 +65,15 @@ class HistorySampler:
     H̄ are hidden rows that `refresh` was given, of whatever age, and ÂH̄ is exact. The estimate
     is unbiased for any H̄, and its error is that of sampling H − H̄ in the place of H.
 
+    Training refreshes them before every `every`-th epoch, by `observe`.
+
     Its cost: two (n, d) matrices a layer, at a refresh one full product and the forward pass
     that made H, and in each block the gathering of k + s rows. `refreshes`, `multiplications`
     and `seconds` count what the products have taken.
     """
 
-    def __init__(self, sampler: LayerSampler) -> None:
-        self.sampler = sampler
+    def __init__(self, sampler: LayerSampler, every: int = 1) -> None:
+        self.sampler, self.every = sampler, every
         self.refreshes, self.multiplications, self.seconds = 0, 0, 0.0
         self._kept: list[_Kept | None] = [None] * len(sampler.samples)
 
@@ -96,6 +98,23 @@ class HistorySampler:
         self._kept = [None if h is None else self._keep(h) for h in hidden]
         self.refreshes += 1
         self.seconds += time.perf_counter() - start
+
+    def wants_rows(self, epoch: int) -> bool:
+        """True before every `every`-th epoch, counted from 0."""
+        return epoch % self.every == 0
+
+    def observe(self, rows: Sequence[LayerRows]) -> None:
+        """`refresh` by the rows of the current network, one `LayerRows` a sampled layer."""
+        self.refresh([each.hidden for each in rows])
+
+    def state(self) -> dict[str, Tensor]:
+        """H̄ of each layer that has one, by the layer's number."""
+        hidden = enumerate(self.hidden)
+        return {str(layer): h.detach().cpu() for layer, h in hidden if h is not None}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` said."""
+        self.refresh([state.get(str(layer)) for layer in range(len(self._kept))])
 
     def _keep(self, hidden: Tensor) -> _Kept:
         matrix = self.sampler.adjacency

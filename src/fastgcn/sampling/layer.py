@@ -26,7 +26,7 @@ from fastgcn.kernels.groups import (
     sample_by_vertices,
 )
 from fastgcn.kernels.picks import has_repeats, number_columns, pick_entries, pick_reached, reach
-from fastgcn.sampling.block import Block, BlockGroup
+from fastgcn.sampling.block import Block, BlockGroup, LayerRows
 from fastgcn.sampling.draws import POINTS, Drawing, Law, Rng, fixed_q, make_drawing
 
 
@@ -144,7 +144,7 @@ class ByPoints:
     """Vertices drawn by t points in [0, 1), for many batches in one compiled call.
 
     Attributes:
-        kernel: one of those in `kernels/together.py`.
+        kernel: one of those in `kernels/groups.py`.
         law: its arguments before the points.
         points: takes t points for each of some batches.
         ascending: whether the kernel wants them in order.
@@ -184,7 +184,7 @@ class LayerSampler:
     * `importance`: q(u) ∝ ‖Â(:,u)‖² (Alg. 2, Prop. 4), the paper's;
     * `flat`: q(u) ∝ ‖Â(:,u)‖^power; power 1 is what the authors' program draws from;
     * `optimal`: q(u) ∝ ‖Â(:,u)‖·|x(u)| (Thm 3), with x(u) the row H(u)W of the current model,
-      handed over by `set_row_norms`; until then as `flat`;
+      which `observe` or `set_row_norms` is given; until then as `flat`;
     * `ladies`: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v of the layer above, whichever they are;
       power 2, the squared norm of the column, is LADIES as published, power 1 spreads the
       draws more evenly. q is positive wherever a row has an entry, so that 1/(t·q) is unbiased
@@ -192,7 +192,7 @@ class LayerSampler:
 
     `power` None is each one's own, 1 for `flat` and 2 for `ladies`.
 
-    `draws`, all unbiased (weights in `samplers/draws.py`):
+    `draws`, all unbiased (weights in `sampling/draws.py`):
 
     * `independent`: t draws with replacement, the paper's;
     * `successive`: t distinct vertices one after the other, Des Raj's weights;
@@ -248,8 +248,8 @@ class LayerSampler:
     def drawing(
         self, samples: Sequence[int], draws: Draws, *, correct_weights: bool = True
     ) -> "LayerSampler":
-        """One like this that draws so many vertices, and so; q, which takes long on a large
-        graph, is not made again. They share their work space: never use both at once.
+        """A copy with another sample size and draw scheme; reuses q, which takes long to make on
+        a large graph. Both share their work space: never use them at the same time.
         """
         other = copy.copy(self)
         other.samples, other.draws = tuple(samples), draws
@@ -321,6 +321,14 @@ class LayerSampler:
         if self.distribution == "optimal":
             self._row_norms = list(row_norms)
             self._set_sources()
+
+    def wants_rows(self, epoch: int) -> bool:  # noqa: ARG002
+        """True if q depends on the network: it is then made anew before every epoch."""
+        return self.distribution == "optimal"
+
+    def observe(self, rows: Sequence[LayerRows]) -> None:
+        """Draw by the rows of the current network, one `LayerRows` a sampled layer."""
+        self.set_row_norms([each.norms() for each in rows])
 
     def probabilities(self, layer: int = 0, rows: IntArray | None = None) -> FloatArray:
         """(n,) float64: q of a sampled layer, from the input up; sums to one.

@@ -19,7 +19,7 @@ from fastgcn.features.plan import check_memory
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
 from fastgcn.model import GCN, WeightAverage
-from fastgcn.train.presets import best_preset
+from fastgcn.train.presets import resolve
 from fastgcn.train.run import Run, RunFolder
 from fastgcn.train.stopping import best_epoch, is_better, should_stop
 
@@ -44,12 +44,15 @@ def fit(
     model: GCN | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
+    **settings: Any,
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
-    Without a config, with the best settings known for such a graph. `run_dir` keeps the run on
-    disk, where it survives an interruption (`resume`). Where several processes train, each is
-    given its `shard` of the graph; the first of them keeps the run.
+    Settings are given by `config`, by name (`epochs=20`), or both; names go before the config.
+    Those that are not given are chosen for the graph, or by the preset that is named
+    (`preset="paper"`). `run_dir` keeps the run on disk, where it survives an interruption
+    (`resume`). Where several processes train, each is given its `shard` of the graph; the first
+    of them keeps the run.
 
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
@@ -60,11 +63,11 @@ def fit(
     after that epoch, and the run is finished as if early stopping had ended it.
 
     >>> import fastgcn
-    >>> run = fastgcn.fit(fastgcn.load("digits"), fastgcn.TrainConfig(epochs=2, samples=50))
-    >>> len(run.history)
-    2
+    >>> run = fastgcn.fit(fastgcn.load("digits"), epochs=2, samples=50)
+    >>> len(run.history), run.config.norm
+    (2, 'layer')
     """
-    config = config or best_preset(graph)
+    config = resolve(graph, config, settings)
     if shard is None and sampler is None:
         config = resolve_samples(graph, config)
     path = None if run_dir is None else Path(run_dir)

@@ -105,7 +105,8 @@ class RunFolder:
 
     @property
     def config(self) -> TrainConfig:
-        return TrainConfig.from_dict(self.about["config"])
+        # Settings that came after the run have the defaults that stand for its behaviour.
+        return TrainConfig.from_dict(self.about["config"]).complete()
 
     @property
     def finished(self) -> bool:
@@ -169,7 +170,7 @@ class RunFolder:
             path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
         )
         try:
-            config = TrainConfig.from_dict(json.loads(metadata["config"]))
+            config = TrainConfig.from_dict(json.loads(metadata["config"])).complete()
             names = json.loads(metadata["class_names"])
             # Runs of earlier versions do not have them.
             features = json.loads(metadata.get("feature_names", "null"))

@@ -7,7 +7,7 @@ from tests.backends.gpu.small import DEVICE
 
 SETTINGS = TrainConfig(
     hidden=8, samples=12, batch_size=24, epochs=2, products="float32", device="cpu"
-)
+).complete()
 
 
 def training(graph: Graph, config: TrainConfig) -> Training:

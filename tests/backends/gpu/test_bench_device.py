@@ -1,14 +1,11 @@
-"""`fastgcn bench speed --device cuda`: its page is what was measured."""
+"""`python -m benchmarks speed --device cuda`: its page is what was measured."""
 
 from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.commands import app as bench
-from benchmarks.results import Results
-from benchmarks.speed import page
-from benchmarks.speed.device.figures import DEVICE_FIGURES
-from benchmarks.speed.effort import full
+from benchmarks.commands import app
+from benchmarks.pages import NOT_YET
 
 from tests.cli_runner import run_cli
 
@@ -16,34 +13,34 @@ Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_shows_what_is_on_file(tmp_path: Path) -> None:
-    kept = Results(ROOT / "results" / "speed-cuda.jsonl")
-    copy = tmp_path / "gpu.md"
-    copy.write_text((ROOT / "docs" / "gpu.md").read_text())
-    page.write_page(copy, full(), kept, DEVICE_FIGURES)
-    assert copy.read_text() == (ROOT / "docs" / "gpu.md").read_text()
-    shown = page.shown(full(), kept, DEVICE_FIGURES)
-    assert shown.keys() == {figure.name for figure in DEVICE_FIGURES}, "all was measured"
+def test_the_page_shows_what_is_on_file(
+    capfd: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    written, copy = ROOT / "docs" / "gpu.md", tmp_path / "gpu.md"
+    copy.write_text(written.read_text())
+    command = ["speed", "--device", "cuda", "--show", "--docs", tmp_path]
+    done = run_cli(capfd, *command, commands=app)
+    assert done.code == 0, done.err
+
+    def figures(path: Path) -> list[str]:
+        return [x for x in path.read_text().splitlines() if x and not x.startswith("**Stale**")]
+
+    assert figures(copy) == figures(written)
+    assert NOT_YET not in copy.read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_without_a_device_one_sentence(capfd: Capture) -> None:
-    done = run_cli(capfd, "speed", "--device", "cuda", commands=bench)
+    done = run_cli(capfd, "speed", "--device", "cuda", commands=app)
     assert done.code == 1
     assert "there is none here" in done.err
-
-
-def test_another_device_is_refused(capfd: Capture) -> None:
-    done = run_cli(capfd, "speed", "--device", "tpu", commands=bench)
-    assert done.code == 1
-    assert "device must be cpu or cuda, got 'tpu'" in done.err
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 def test_every_figure_can_be_measured(capfd: Capture, tmp_path: Path) -> None:
-    made = tmp_path / "gpu.md"
-    command = ["speed", "--device", "cuda", "--quick", "--docs", made]
-    done = run_cli(capfd, *command, "--results", tmp_path / "speed.jsonl", commands=bench)
+    folders = ["--results", tmp_path, "--docs", tmp_path]
+    done = run_cli(capfd, "speed", "--device", "cuda", "--quick", *folders, commands=app)
     assert done.code == 0, done.err
-    assert page.NOT_YET not in made.read_text()
+    assert NOT_YET not in (tmp_path / "gpu.md").read_text()

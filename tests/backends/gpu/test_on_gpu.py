@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fastgcn import Run, TrainConfig, evaluate, fit, predict
-from tests.communities import communities
+from fastgcn import Run, evaluate, fit, predict
+from tests.communities import communities, quick
 
 pytestmark = [
     pytest.mark.gpu,
@@ -34,7 +34,7 @@ pytestmark = [
 )
 def test_training_on_the_device_learns_what_the_cpu_learns(changes: dict[str, Any]) -> None:
     graph = communities()
-    config = TrainConfig(hidden=8, samples=20, epochs=30, batch_size=32).replace(**changes)
+    config = quick(epochs=30, batch_size=32, **changes)
     there = fit(graph, config.replace(device="cuda"))
     here = fit(graph, config.replace(device="cpu"))
     assert there.metrics["device"].startswith("cuda")
@@ -45,7 +45,7 @@ def test_training_on_the_device_learns_what_the_cpu_learns(changes: dict[str, An
 
 def test_a_model_of_the_device_predicts_on_the_cpu(tmp_path: Path) -> None:
     graph = communities()
-    config = TrainConfig(hidden=8, samples=20, epochs=5, batch_size=32, device="cuda")
+    config = quick(epochs=5, batch_size=32, device="cuda")
     run = fit(graph, config, run_dir=tmp_path / "run")
     again = Run.load(tmp_path / "run")
     assert not next(again.model.parameters()).is_cuda

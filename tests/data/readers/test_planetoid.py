@@ -107,7 +107,7 @@ def test_a_folder_of_several_is_asked_by_name(tmp_path: Path) -> None:
     write(tmp_path, chain(FULL), name="two.b")
     with pytest.raises(InputError, match="one, two.b"):
         PLANETOID.read(tmp_path)
-    with pytest.raises(InputError, match=r"holds one, two.b, not 'two'"):
+    with pytest.raises(InputError, match=r"holds one, two.b, not name='two'"):
         PLANETOID.read(tmp_path, name="two")
     assert PLANETOID.read(tmp_path, name="two.b").name == "two.b"
 

@@ -18,10 +18,11 @@ from fastgcn.data.readers.parts import (
     identity,
     labels_of,
     need,
+    one_of,
     read_json,
     read_npy,
 )
-from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.errors import FormatError
 from fastgcn.graph.graph import Graph, Split
 from fastgcn.progress import progress
 
@@ -45,17 +46,17 @@ def _read(
         name: what the graph is called; the prefix unless given.
         prefix: which data set of a folder that has several.
         links: `index` where the ends of links are positions in the list of nodes (networkx 1),
-            `id` where they are node ids (networkx 2 and later); found out where that is
-            possible.
-        directed: None is as the JSON says; False stores every edge both ways.
+            `id` where they are node ids (networkx 2 and later); None finds out, or fails where
+            both are possible.
+        directed: None does as the JSON says; False stores every edge both ways.
 
     Nodes keep the order of the feature rows. Nodes without `val` and `test` are in no part of
-    the split. Without `-feats.npy`, a node's `feature` list is taken, and where there is none
-    each node is its own feature, as in GraphSAGE.
+    the split. Without `-feats.npy`, the features are the nodes' `feature` lists; without these
+    too, they are one-hot, as in GraphSAGE.
     """
     if links is not None:
         choice(links, _LINKS, "links")
-    prefix = _choose(path, prefix)
+    prefix = one_of(path, _prefixes(path), prefix, "prefix", _EXPECTS)
     folder = path if path.is_dir() else path.parent
     graph_file, rows_file, classes_file = need(
         folder, prefix + _GRAPH, prefix + _ROWS, prefix + _CLASSES
@@ -88,19 +89,6 @@ def _prefixes(path: Path) -> list[str]:
         found = {f.name.removesuffix(end) for end in (_GRAPH, _ROWS) for f in path.glob("*" + end)}
         return sorted(found)
     return [path.name.removesuffix(_GRAPH)] if path.name.endswith(_GRAPH) else []
-
-
-def _choose(path: Path, prefix: str | None) -> str:
-    prefixes = _prefixes(path)
-    if not prefixes:
-        raise MissingFileError(f"{path} has no files {_EXPECTS}")
-    if prefix is None and len(prefixes) > 1:
-        raise InputError(
-            f"{path} holds several data sets: pass prefix= one of {', '.join(prefixes)}"
-        )
-    if prefix is not None and prefix not in prefixes:
-        raise InputError(f"{path} holds {', '.join(prefixes)}, not prefix={prefix!r}")
-    return prefix or prefixes[0]
 
 
 def _rows(path: Path) -> dict[str, int]:
@@ -159,7 +147,7 @@ def _edges(graph: dict[str, Any], node_rows: IntArray, links: str | None, path: 
 
 
 def _positions(ends: set[Any], ids: list[Any], links: str | None, path: Path) -> dict[Any, int]:
-    """The place in the list of nodes that each distinct end of a link means."""
+    """The position in the list of nodes of each distinct end of a link."""
     by_id = {own: place for place, own in enumerate(ids)}
     meanings = {}
     if all(type(end) is int and 0 <= end < len(ids) for end in ends):
@@ -212,7 +200,7 @@ def _split(nodes: list[dict[str, Any]], node_rows: IntArray) -> Split:
 
 
 def _own_ids(nodes: list[dict[str, Any]], rows: dict[str, int]) -> list[Any] | None:
-    """The ids in the order of the rows; None where they are the rows."""
+    """The ids in the order of the rows; None where they are the row numbers."""
     whole = all(type(node["id"]) is int for node in nodes)
     ids: list[Any] = [""] * len(rows)
     for key, row in rows.items():

@@ -12,6 +12,7 @@ from fastgcn.data.readers.parts import (
     build,
     checked_sparse,
     edges_of,
+    has_any,
     labels_of,
     naming,
     need,
@@ -213,19 +214,19 @@ def _read_npz_folder(path: Path, *, name: str | None = None, directed: bool | No
 GRAPHSAINT = Reader(
     "graphsaint",
     "adj_full.npz, feats.npy, role.json and class_map.json",
-    lambda path: any((path / name).is_file() for name in ("adj_full.npz", "role.json")),
+    has_any("adj_full.npz", "role.json"),
     _read_saint,
 )
 REDDIT_FASTGCN = Reader(
     "reddit-fastgcn",
     "reddit.npz and reddit_adj.npz",
-    lambda path: any((path / name).is_file() for name in ("reddit.npz", "reddit_adj.npz")),
+    has_any("reddit.npz", "reddit_adj.npz"),
     _read_reddit_fastgcn,
 )
 REDDIT_DGL = Reader(
     "reddit-dgl",
     "reddit_data.npz and reddit_graph.npz",
-    lambda path: any((path / name).is_file() for name in ("reddit_data.npz", "reddit_graph.npz")),
+    has_any("reddit_data.npz", "reddit_graph.npz"),
     _read_reddit_dgl,
 )
 GNN_BENCHMARK = Reader(
@@ -237,6 +238,6 @@ GNN_BENCHMARK = Reader(
 NPZ_FOLDER = Reader(
     "npz",
     "adj.npz, features.npz and labels_split.npz",
-    lambda path: any((path / name).is_file() for name in ("adj.npz", "labels_split.npz")),
+    has_any("adj.npz", "labels_split.npz"),
     _read_npz_folder,
 )

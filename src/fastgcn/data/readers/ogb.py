@@ -39,11 +39,12 @@ def _read(
         path: the folder.
         name: what the graph is called; the folder's name unless given.
         directed: False, the default, stores every edge both ways, as is usual for ogbn-arxiv;
-            True keeps the direction, None looks whether there is one.
+            True keeps the directions; None finds out whether the edges are symmetric.
         split: which scheme of `split/`, needed where it has several.
-        features: `identity` where the data have none (ogbn-proteins): each node is its own.
+        features: `identity` gives one-hot features, for data without any (ogbn-proteins).
 
-    One label column is the class, NaN where there is none; several are multi-label, 0 or 1.
+    One label column holds the class, NaN where there is none; several columns of 0 and 1 are
+    multi-label.
     """
     raw = _raw(path)
     files = need(raw, _EDGES, _LABELS, _NODES, _EDGE_COUNT)

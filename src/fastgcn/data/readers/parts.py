@@ -86,6 +86,25 @@ _UNREADABLE = (
 )
 
 
+def has_any(*names: str) -> Callable[[Path], bool]:
+    """Makes the `matches` of a reader: True for a folder with any of these files."""
+    return lambda folder: any((folder / name).is_file() for name in names)
+
+
+def one_of(path: Path, found: list[str], wanted: str | None, option: str, expects: str) -> str:
+    """The data set `wanted` of those `found` at a path; None is enough where there is one."""
+    if not found:
+        raise MissingFileError(f"{path} has no files {expects}")
+    if wanted is None and len(found) > 1:
+        raise InputError(
+            f"{path} holds several data sets: pass {option}= one of {', '.join(found)}"
+        )
+    if wanted is not None and wanted not in found:
+        near = nearest(str(wanted), found)
+        raise InputError(f"{path} holds {', '.join(found)}, not {option}={wanted!r}{near}")
+    return wanted or found[0]
+
+
 def need(folder: Path, *names: str) -> list[Path]:
     """The paths of these files in `folder`; fails where one is missing."""
     missing = [name for name in names if not (folder / name).is_file()]

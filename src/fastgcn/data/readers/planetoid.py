@@ -11,9 +11,9 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from fastgcn.arrays import BoolArray, IntArray
-from fastgcn.data.readers.parts import Edges, Reader, build, choice, need
+from fastgcn.data.readers.parts import Edges, Reader, build, choice, need, one_of
 from fastgcn.data.readers.unpickle import adjacency_lists, array, matrix, read_record
-from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.errors import FormatError
 from fastgcn.graph.graph import Graph, Split
 
 _EXPECTS = "ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}"
@@ -31,11 +31,11 @@ def _read(path: Path, *, name: str | None = None, split: str = "full") -> Graph:
     * `authors`: what the FastGCN authors' code does: the last 500 rows of `ally` validate;
     * `public`: the nodes of `y` train, the 500 after them validate, `test.index` tests.
 
-    Ids in the range of the test nodes that have no row (15 in Citeseer) become nodes without
-    features and label, in no part of the split.
+    Ids in the range of the test nodes without a row (15 in Citeseer) become nodes without features
+    and labels, in no part of the split.
     """
     choice(split, ("full", "authors", "public"), "split")
-    name = _choose(path, name)
+    name = one_of(path, _names(path), name, "name", _EXPECTS)
     files = dict(zip(_PARTS, need(path, *(f"ind.{name}.{part}" for part in _PARTS)), strict=True))
     known = matrix(read_record(files["allx"]), files["allx"])
     lists = adjacency_lists(read_record(files["graph"]), files["graph"])
@@ -68,21 +68,6 @@ def _names(path: Path) -> list[str]:
     return sorted(found)
 
 
-def _choose(path: Path, name: str | None) -> str:
-    names = _names(path)
-    if not names:
-        raise MissingFileError(f"{path} has no files {_EXPECTS}")
-    if name is None and len(names) == 1:
-        return names[0]
-    if name is None:
-        raise InputError(f"{path} holds several data sets: pass name= one of {', '.join(names)}")
-    if name not in names:
-        raise InputError(
-            f"{path} holds {', '.join(names)}, not {name!r}{nearest(str(name), names)}"
-        )
-    return name
-
-
 def _test_ids(path: Path, n_known: int, last: int) -> IntArray:
     """The test nodes, in the order of the rows of `tx`; `last` is the last node with an edge."""
     try:
@@ -91,8 +76,8 @@ def _test_ids(path: Path, n_known: int, last: int) -> IntArray:
         )
     except (ValueError, OverflowError) as error:
         raise FormatError(f"{path} must hold one node number a line: {error}") from None
-    # Numbers may be left out, but only such as the graph knows: a wild one would ask for
-    # features with that many rows.
+    # Numbers may be left out, but none may be beyond the graph: features with that many rows
+    # would be allocated.
     end = max(last, n_known + len(ids) - 1)
     if ids.size and not n_known <= ids.min() <= ids.max() <= end:
         raise FormatError(
@@ -131,7 +116,7 @@ def _labels(files: dict[str, Path], n_known: int, test: IntArray, n: int) -> Int
 
 
 def _class_ids(path: Path, n_rows: int) -> tuple[IntArray, int]:
-    """Class ids of rows that have a single one, and the number of classes; zeros: no label."""
+    """Class ids of one-hot rows (-1 where a row is all zeros), and the number of classes."""
     rows = array(read_record(path), path)
     if rows.ndim != 2 or len(rows) != n_rows:
         raise FormatError(f"{path} must hold {n_rows} rows, one a node, got shape {rows.shape}")

@@ -1,9 +1,9 @@
 """Reading Planetoid's Python-2 pickles without running anything that they ask for.
 
-A pickle is a program that names functions and calls them. Here every name that a Planetoid
-file needs stands for an inert class that only remembers what it was called with; any other
-name is refused. What comes out is a record of the file, from which `array`, `matrix` and
-`adjacency_lists` take the numbers, after looking at them.
+A pickle is a program that names functions and calls them. Here, every name that a Planetoid
+file needs stands for an inert class that only records what it was called with; any other name
+is refused. The result is a record of the file, from which `array`, `matrix` and
+`adjacency_lists` take the numbers and check them.
 """
 
 import io
@@ -23,9 +23,9 @@ from fastgcn.errors import FormatError, UnsafeFileError
 
 
 class _Record:
-    """Remembers the arguments of a call and the state set afterwards.
+    """Records the arguments of a call and the state set afterwards.
 
-    Pickles set state on whatever they like, so every stand-in takes it here and nowhere else.
+    A pickle may set the state of any object, so every stand-in keeps it here and nowhere else.
     """
 
     __slots__ = ("args", "state")
@@ -111,16 +111,16 @@ def read_record(path: Path) -> Any:
     except UnsafeFileError:
         raise
     except Exception as error:
-        # A damaged pickle can fail in any way that its opcodes can: all of it is damage.
+        # A damaged pickle can raise any exception; all of them mean damage.
         reason = str(error) or type(error).__name__
         raise FormatError(f"{path} is damaged or not a pickle: {reason}") from None
 
 
 def _check_opcodes(content: bytes) -> None:
-    """That every opcode is known and has its argument, and that memory is asked for in reason.
+    """Check that every opcode is known and has its argument, and that no memo number is too large.
 
-    The unpickler makes room for as many remembered objects as the largest number that one is
-    remembered under; a damaged number would ask for all memory there is.
+    The unpickler allocates a memo as long as the largest number that an object is stored under;
+    a damaged number would make it allocate all memory.
     """
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument or 0) > len(content):
@@ -143,7 +143,7 @@ def array(record: Any, path: Path) -> AnyArray:
 
 
 def _raw(content: Any) -> bytes:
-    """The bytes of an array, which unpickling as latin1 has made text of."""
+    """The bytes of an array; unpickling as latin1 turned them into text."""
     if isinstance(content, _Bytes):
         content = content.args[0]
     return content.encode("latin1") if isinstance(content, str) else bytes(content)
@@ -151,7 +151,7 @@ def _raw(content: Any) -> bytes:
 
 def _dtype(record: Any) -> np.dtype[Any]:
     code, order = record.args[0], record.state[1]
-    # Numbers only: above all no `O`, whose bytes would be taken for addresses.
+    # Numbers only. Above all no `O`: its bytes would be used as addresses.
     if not re.fullmatch(r"[iufb][1248]", code) or order not in ("<", ">", "|", "="):
         raise ValueError(f"its dtype is {order}{code}")
     dtype: np.dtype[Any] = np.dtype(order + code)
@@ -159,7 +159,7 @@ def _dtype(record: Any) -> np.dtype[Any]:
 
 
 def matrix(record: Any, path: Path) -> csr_array:
-    """The numbers of a recorded CSR matrix; whatever else was set on it is not looked at."""
+    """The numbers of a recorded CSR matrix; its other attributes are ignored."""
     state = record.state if isinstance(record, _Matrix) else None
     if not isinstance(state, dict) or not {"_shape", "data", "indices", "indptr"} <= state.keys():
         raise FormatError(f"{path} must hold a CSR matrix, got a {_kind(record)} that is not whole")
@@ -168,7 +168,7 @@ def matrix(record: Any, path: Path) -> csr_array:
 
 
 def adjacency_lists(record: Any, path: Path) -> dict[int, list[int]]:
-    """A dictionary node → list of neighbours, by numbers from 0."""
+    """A dictionary from each node to the list of its neighbours, numbered from 0."""
     if not isinstance(record, dict):
         raise FormatError(f"{path} must hold a dictionary of lists, got a {_kind(record)}")
     for node, neighbours in record.items():

@@ -1,1 +1,0 @@
-"""The paper's experiments: one module a table or figure, measured and shown apart."""

@@ -1,0 +1,384 @@
+"""All systems compared: Figure 3, Table 3, and the times and splits of appendix C."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from benchmarks.cases import CURVE_NODES, OWN_SPLIT, Case
+from benchmarks.pages import DASH, listed, mean, mean_sd, ratio, short
+from benchmarks.paper_scale import (
+    DataSet,
+    Figures,
+    Scale,
+    against_paper,
+    beside,
+    step_times,
+)
+from benchmarks.published import (
+    BATCH_SECONDS,
+    F1,
+    NEW_GRAPHSAGE_SECONDS,
+    ORIGINAL_SPLIT,
+    SYSTEMS,
+    TOTAL_SECONDS,
+)
+from benchmarks.results import Measurement, Record, Results
+from fastgcn.report.page import Content, Figure, Table
+from fastgcn.report.plots import Series, bars, lines
+from fastgcn.train.presets import METHODS
+
+Contents = list[Content]
+Plan = Iterator[Measurement]
+
+# Figure 3 and Table 3: time a batch and accuracy of all systems.
+
+
+def _batch_times(data: DataSet, scale: Scale) -> Measurement:
+    configs = {system: data.settings(system) for system in data.systems}
+    return step_times("time a batch", data, configs, scale)
+
+
+def plan_times(scale: Scale, _: Results) -> Plan:
+    for data in scale.data:
+        yield _batch_times(data, scale)
+
+
+def plan_trainings(scale: Scale, results: Results) -> Plan:
+    for data in scale.data:
+        for system in data.systems:
+            yield from data.case(system).plan(results)
+
+
+def plan_figure3(scale: Scale, results: Results) -> Plan:
+    yield from plan_times(scale, results)
+    yield from plan_trainings(scale, results)
+
+
+def _seconds_a_batch(scale: Scale, results: Results) -> dict[str, dict[str, float]]:
+    """The measured time of every system, by data set and name; empty where it is not on file."""
+    found = {data.label: results.get(_batch_times(data, scale).key) or {} for data in scale.data}
+    return {
+        label: {system: times["seconds_per_batch"] for system, times in each.items()}
+        for label, each in found.items()
+    }
+
+
+def _scores(system: str, data: DataSet, results: Results) -> list[float]:
+    return data.case(system).test_scores(results) if system in data.systems else []
+
+
+def show_figure3(scale: Scale, results: Results) -> Contents:
+    """Bars of the time a batch, and the table of F1."""
+    seconds = _seconds_a_batch(scale, results)
+
+    def score(system: str, data: DataSet) -> Figures:
+        scores = _scores(system, data, results)
+        return mean(scores), mean_sd(scores), F1[system].get(data.paper)
+
+    texts = [_speeds(label, times) for label, times in seconds.items() if times]
+    for data in scale.data:
+        ours, batched = (mean(_scores(s, data, results)) for s in ("fastgcn", "gcn-batched"))
+        if ours is not None and batched is not None:
+            texts.append(
+                f"On {data.label} the F1 of FastGCN minus that of batched GCN is "
+                f"{ours - batched:+.3f}."
+            )
+    return [
+        *_bars(seconds),
+        against_paper(
+            {name: partial(score, system) for system, name in SYSTEMS.items()},
+            scale.data,
+            "Test micro-F1, mean ± sd over seeds",
+            digits=3,
+        ),
+        *([" ".join(texts)] if texts else []),
+        "Times are those of Table 3, below. Every system trains in the same loop, and stops by "
+        f"the same rule: after {scale.small.config.patience} epochs without a better validation "
+        "score, or at the limit of the table. Validation chooses the epoch that is kept and, where "
+        "several are given, the learning rate: the smallest whose mean is within a standard error "
+        "of the best. Test nodes are evaluated once, by the full network.",
+        _settings_table(scale, results),
+    ]
+
+
+def _bars(seconds: Mapping[str, Mapping[str, float]]) -> list[Figure]:
+    if not any(seconds.values()):
+        return []
+    series = [
+        (name, [times.get(system) for times in seconds.values()])
+        for system, name in SYSTEMS.items()
+    ]
+    svg = bars(
+        list(seconds),
+        series,
+        title="Training time a batch",
+        description="Seconds a batch on a logarithmic scale: "
+        + " ".join(_speeds(label, times) for label, times in seconds.items() if times),
+        y_label="seconds a batch",
+        y_log=True,
+        unit=" s",
+    )
+    caption = "Seconds a batch, on a logarithmic scale; a batch of the original GCN is all nodes"
+    return [Figure(svg, caption)]
+
+
+def _speeds(label: str, times: Mapping[str, float]) -> str:
+    """How the others compare with FastGCN."""
+    fast = times["fastgcn"]
+    others = [
+        f"{SYSTEMS[system]} takes {short(t / fast)} times as long"
+        for system, t in times.items()
+        if system != "fastgcn"
+    ]
+    return f"On {label} FastGCN takes {short(1000 * fast)} ms a batch; {', '.join(others)}."
+
+
+def _settings_table(scale: Scale, results: Results) -> Table:
+    rows = []
+    for data in scale.data:
+        for system in data.systems:
+            case = data.case(system)
+            batch = f"{case.config.batch_size:,}" if system != "gcn" else "all"
+            rates, rate = " or ".join(f"{r:g}" for r in case.rates), case.rate(results)
+            cells = (batch, rates, DASH if rate is None else f"{rate:g}")
+            runs = str(len(case.runs(results)))
+            rows.append((case.label, *cells, f"{case.config.epochs:,}", runs))
+    head = ("", "batch", "rates", "chosen", "most epochs", "seeds")
+    return Table(head, rows, "Settings of these trainings")
+
+
+# A row's name, our system, and the paper's figures: its GraphSAGE was measured twice.
+_TABLE3: dict[str, tuple[str, Mapping[str, float]]] = {
+    "FastGCN": ("fastgcn", BATCH_SECONDS["fastgcn"]),
+    "GraphSAGE-GCN, old program": ("graphsage-gcn", BATCH_SECONDS["graphsage-gcn"]),
+    "GraphSAGE-GCN, new program": ("graphsage-gcn", NEW_GRAPHSAGE_SECONDS),
+    "GraphSAGE-mean": ("graphsage-mean", {}),
+    "GCN (batched)": ("gcn-batched", BATCH_SECONDS["gcn-batched"]),
+    "GCN (original)": ("gcn", {}),
+}
+
+
+def show_table3(scale: Scale, results: Results) -> Contents:
+    """Seconds a batch, and how many times FastGCN's that is."""
+    seconds = _seconds_a_batch(scale, results)
+
+    def time(name: str, data: DataSet) -> Figures:
+        system, theirs = _TABLE3[name]
+        ours = seconds[data.label].get(system)
+        return ours, short(ours), theirs.get(data.paper)
+
+    def times_fastgcn(name: str, data: DataSet) -> Figures:
+        (ours, _, theirs), (fast, _, their_fast) = time(name, data), time("FastGCN", data)
+        mine = ours / fast if ours and fast else None
+        return mine, short(mine), theirs / their_fast if theirs and their_fast else None
+
+    found = []
+    for label, times in seconds.items():
+        sage = [t for system, t in times.items() if system.startswith("graphsage")]
+        if sage:
+            found.append(f"{short(min(sage) / times['fastgcn'])} times on {label}")
+    others = [name for name in _TABLE3 if name != "FastGCN"]
+    return [
+        against_paper(
+            {name: partial(time, name) for name in _TABLE3},
+            scale.data,
+            "Seconds a batch; ratio is ours to the paper's",
+        ),
+        against_paper(
+            {name: partial(times_fastgcn, name) for name in others},
+            scale.data,
+            "Time a batch in multiples of FastGCN's; ratio is ours to the paper's",
+        ),
+        *([f"The faster GraphSAGE takes FastGCN's time {listed(found)}."] if found else []),
+        f"Medians over {scale.rounds} turns of about {scale.chunk_seconds:g} s, after a warm-up "
+        "that also compiles kernels. The systems take turns, so that what else runs on the machine "
+        "meets all of them. A time is that of sampling, reading rows, the step and all between "
+        "them, on all cores, without evaluation and without the precomputation of ÂX. A step of "
+        "the original GCN takes all nodes. The paper used four cores at 2.5 GHz and TensorFlow, "
+        "and measured a second, new program of GraphSAGE in PyTorch; ours stands beside both.",
+    ]
+
+
+# Appendix C: total training time, and accuracy on training and test nodes on the way.
+
+
+def _training_seconds(run: Record) -> float:
+    """From the first batch to the last, and the precomputation before them."""
+    return float(run["training_seconds"] + run["precompute_seconds"])
+
+
+def _all_seconds(run: Record) -> float:
+    return _training_seconds(run) + float(run["evaluation_seconds"])
+
+
+def show_total_time(scale: Scale, results: Results) -> Contents:
+    """Seconds to the stop, without evaluation and with it."""
+    rows, texts = [], []
+    for data in scale.data:
+        runs = {s: data.case(s).runs(results, timed=True) for s in data.systems}
+        ours = {s: mean([_training_seconds(run) for run in each]) for s, each in runs.items()}
+        for system, name in SYSTEMS.items():
+            found = runs.get(system, [])
+            theirs = TOTAL_SECONDS.get(system, {}).get(data.paper)
+            cells = [short(ours.get(system)), short(mean([_all_seconds(run) for run in found]))]
+            cells += [beside(theirs, data), ratio(ours.get(system), theirs)]
+            epochs = short(mean([run["epochs"] for run in found]))
+            rows.append((f"{data.label}: {name}", *cells, epochs, str(len(found))))
+        fast = ours["fastgcn"]
+        texts += [
+            f"On {data.label} {SYSTEMS[s]} trains {short(t / fast)} times as long as FastGCN."
+            for s in ("graphsage-gcn", "gcn-batched")
+            if fast and (t := ours.get(s))
+        ]
+    every = [f"{data.label}: {data.config.epochs}" for data in scale.data]
+    less = [
+        f"{data.label}: {SYSTEMS[system]} {limit.epochs}"
+        for data in scale.data
+        for system, limit in data.limits.items()
+        if limit.epochs
+    ]
+    but = f"; but {', '.join(less)}" if less else ""
+    head = ("", "training", "with evaluation", "the paper", "ratio", "epochs", "seeds")
+    return [
+        Table(head, rows, "Seconds of training in all; ratio is training / the paper"),
+        *([" ".join(texts)] if texts else []),
+        "Means over seeds of the trainings of Figure 3; training is ÂX, where it is "
+        "precomputed, and all batches, and evaluation is on the validation part after every "
+        "epoch. The paper does not say whether its times include evaluation. Each training ends "
+        f"after {scale.small.config.patience} epochs without a better validation score, or at its "
+        f"limit of epochs ({', '.join(every)}{but}).",
+    ]
+
+
+_MARGIN = 0.02
+
+
+def show_accuracy_vs_time(scale: Scale, results: Results) -> Contents:
+    """A curve a system, for training and for test nodes, of seed 0."""
+    content: Contents = []
+    rows = []
+    for data in scale.data:
+        curves: dict[str, Record] = {}
+        for system in data.systems:
+            runs = data.case(system).runs(results, timed=True)
+            if runs and runs[0]["curve"]["seconds"]:
+                curves[system] = runs[0]["curve"]
+        if curves:
+            content += [_curve_plot(data, curves, part) for part in ("training", "test")]
+        level = max((max(curve["test"]) for curve in curves.values()), default=0.0) - _MARGIN
+        for system, name in SYSTEMS.items():
+            cells = (DASH,) * 3
+            if system in curves:
+                seconds, test = curves[system]["seconds"], curves[system]["test"]
+                pairs = zip(seconds, test, strict=True)
+                when = next((short(second) for second, f1 in pairs if f1 >= level), "never")
+                cells = (f"{max(test):.3f}", f"{level:.3f}", when)
+            rows.append((f"{data.label}: {name}", *cells))
+    caption = f"When the test accuracy first reaches {_MARGIN} below the best of all systems"
+    return [
+        *content,
+        Table(("", "best test accuracy", "level", "seconds to it"), rows, caption),
+        "One training a system, seed 0, of those of Figure 3. The clock runs while batches are "
+        "trained on, and stands during evaluation. Training nodes are evaluated by the full "
+        f"network on the whole graph. Where a part has more than {CURVE_NODES:,} nodes, "
+        f"{CURVE_NODES:,} of them are evaluated, always the same. The paper draws these curves "
+        "without printing numbers.",
+    ]
+
+
+def _curve_plot(data: DataSet, curves: Mapping[str, Record], part: str) -> Figure:
+    name = {"training": "train"}.get(part, part)
+    ys = {system: curve[name] for system, curve in curves.items()}
+    series = [
+        Series(SYSTEMS[system], curves[system]["seconds"], y, markers=False)
+        for system, y in ys.items()
+    ]
+    ends = ", ".join(f"{SYSTEMS[system]} ends at {y[-1]:.3f}" for system, y in ys.items())
+    svg = lines(
+        series,
+        title=f"{data.label}: accuracy on {part} nodes",
+        description=f"Accuracy on {part} nodes against seconds of training, on a logarithmic "
+        f"scale: {ends}.",
+        x_label="seconds of training",
+        y_label="accuracy",
+        x_log=True,
+    )
+    return Figure(svg, f"{data.label}: accuracy on {part} nodes over training time")
+
+
+# Appendix C: the original split, with few labels.
+
+_ON_ORIGINAL = {system: SYSTEMS.get(system, "FastGCN-transductive") for system in ORIGINAL_SPLIT}
+_SEARCH_EPOCHS = 500
+
+
+def _original_case(system: str, data: DataSet) -> Case:
+    assert data.public is not None
+    config, search = data.public, None  # FastGCN-transductive is searched to the end
+    if system == "gcn":  # at Kipf and Welling's rate
+        config = METHODS["gcn"](data.public)
+        config = config.replace(epochs=min(config.epochs, data.public.epochs))
+    elif system != "fastgcn-transductive":
+        config = METHODS[system](config.replace(inductive=True, samples=data.public_samples))
+        search = min(_SEARCH_EPOCHS, config.epochs)
+    return Case(
+        label=f"{data.label}, original split: {_ON_ORIGINAL[system]}",
+        data=data.name,
+        split=data.split if data.split == OWN_SPLIT else "public",
+        config=config,
+        rates=data.rates if system != "gcn" else (config.learning_rate,),
+        seeds=data.seeds,
+        search_epochs=search,
+        curve=True,
+    )
+
+
+def plan_original_split(scale: Scale, results: Results) -> Plan:
+    for data in scale.data:
+        for system in _ON_ORIGINAL if data.public is not None else ():
+            yield from _original_case(system, data).plan(results)
+
+
+def show_original_split(scale: Scale, results: Results) -> Contents:
+    """F1 and time beside the paper's."""
+    data = [each for each in scale.data if each.public is not None]
+
+    def score(system: str, data: DataSet) -> Figures:
+        scores = _original_case(system, data).test_scores(results)
+        return mean(scores), mean_sd(scores), ORIGINAL_SPLIT[system][data.paper][1]
+
+    def time(system: str, data: DataSet) -> Figures:
+        runs = _original_case(system, data).runs(results, timed=True)
+        seconds = mean([_all_seconds(run) for run in runs])
+        return seconds, short(seconds), ORIGINAL_SPLIT[system][data.paper][0]
+
+    texts, how = [], []
+    for each in data:
+        inductive, whole, gcn = (
+            score(s, each)[0] for s in ("fastgcn", "fastgcn-transductive", "gcn")
+        )
+        if inductive is not None and whole is not None and gcn is not None:
+            texts.append(
+                f"On {each.label} seeing the whole graph changes FastGCN's F1 by "
+                f"{whole - inductive:+.3f}, and leaves it {whole - gcn:+.3f} from the original "
+                "GCN's."
+            )
+        config = each.public
+        assert config is not None
+        how.append(
+            f"{each.label}: at most {config.epochs:,} epochs, which here are single batches, "
+            f"patience {config.patience:,}; L2 {config.weight_decay:g} on the first layer, "
+            f"features scaled: {config.feature_scaling}. GCN has Kipf and Welling's settings. "
+            "FastGCN and GraphSAGE-GCN are inductive: they see the graph of the training nodes "
+            f"alone, of which FastGCN draws {each.public_samples}."
+        )
+    caption = "Test micro-F1 on the original split, mean ± sd over seeds"
+    by_score, by_time = (
+        {name: partial(figures, system) for system, name in _ON_ORIGINAL.items()}
+        for figures in (score, time)
+    )
+    return [
+        against_paper(by_score, data, caption, digits=3),
+        against_paper(by_time, data, "Seconds of training in all, evaluation included"),
+        *([" ".join(texts)] if texts else []),
+        *how,
+    ]

@@ -1,1 +1,0 @@
-"""How fast everything is that a user waits for: figures with the bounds asked of them."""

@@ -1,1 +1,0 @@
-"""Figures of speed on a CUDA device, where absolute times hold."""

@@ -1,0 +1,164 @@
+"""Pages: what is between the marks is what was measured, and the rest stays."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks.commands import app
+from benchmarks.pages import (
+    NOT_YET,
+    Claim,
+    Experiment,
+    check_marks,
+    chosen,
+    claims_table,
+    fill_page,
+    measure,
+    write_report,
+)
+from benchmarks.results import Measurement, Results
+
+from fastgcn.errors import FormatError, InputError
+from fastgcn.report.page import Figure, Table
+from tests.cli_runner import run_cli
+
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[2]
+
+
+def experiment(name: str, keys: int = 1) -> Experiment:
+    measurements = [
+        Measurement(f"{name} {k}", {name: k}, lambda: {"v": 7}, ("fastgcn.errors",))
+        for k in range(keys)
+    ]
+
+    def show(results: Results) -> list[Table | Figure]:
+        found = [results.get(m.key) for m in measurements]
+        if None in found:
+            return []
+        table = Table(("a|b",), [(str(each),) for each in found], "T")
+        return [Figure("<svg/>", "F"), table, Figure("<svg>2</svg>", "F"), table]
+
+    return Experiment(name=name, title=name.title(), plan=lambda _: measurements, show=show)
+
+
+def test_a_page_is_filled_and_its_prose_kept(tmp_path: Path) -> None:
+    page, results = tmp_path / "page.md", Results(tmp_path / "r.jsonl")
+    marks = ["<!-- a: begin -->\nold\n<!-- a: end -->", "<!-- b: begin --><!-- b: end -->"]
+    page.write_text(f"# Mine\n\n{marks[0]}\n\nBetween.\n\n{marks[1]}\nAfter.\n")
+    both = [experiment("a"), experiment("b")]
+    assert measure(both[:1], results) == 1
+    files = fill_page(page, both, results)
+    assert [file.name for file in files] == ["page-a.svg", "page-a-2.svg", "page.md"]
+    text = page.read_text()
+    assert text.startswith("# Mine\n\n<!-- a: begin -->\n\n![F](figures/page-a.svg)")
+    assert "old" not in text
+    assert "Between." in text
+    assert text.endswith("<!-- b: end -->\nAfter.\n")
+    assert text.count(NOT_YET) == 1
+    assert text.count("Measured on ") == 1
+    assert fill_page(page, both, results) == files
+    assert page.read_text() == text
+
+
+def test_a_page_that_is_not_there_is_made(tmp_path: Path) -> None:
+    (page,) = fill_page(tmp_path / "new" / "p.md", [experiment("a")], Results(tmp_path / "r.jsonl"))
+    assert "## A\n" in page.read_text()
+    check_marks(page, [experiment("a")])
+
+
+def test_a_page_without_a_place_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for text in ("# Else\n", "<!-- a: end -->\n<!-- a: begin -->\n", "<!-- a: begin -->\n" * 2):
+        page.write_text(text)
+        with pytest.raises(FormatError, match="must hold the line <!-- a: begin -->"):
+            fill_page(page, [experiment("a")], Results(tmp_path / "r.jsonl"))
+        assert page.read_text() == text
+
+
+def test_a_report_has_its_figures_and_tables_beside_it(tmp_path: Path) -> None:
+    results = Results(tmp_path / "r.jsonl")
+    measure([experiment("id")], results)
+    files = write_report(tmp_path / "out", [experiment("id")], results, title="T", subtitle="S")
+    names = ["report.html", "id.svg", "id-2.svg", "id.md", "id-2.md"]
+    assert [file.name for file in files] == names
+    assert (tmp_path / "out" / "id-2.svg").read_text() == "<svg>2</svg>\n"
+    assert (tmp_path / "out" / "id.md").read_text().startswith("| a\\|b |")
+
+
+def test_a_second_call_goes_on_where_the_first_was_interrupted(tmp_path: Path) -> None:
+    calls = []
+
+    def work() -> dict[str, int]:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return {}
+
+    plan = [Measurement("", {"k": k}, work, ("fastgcn.errors",)) for k in range(4)]
+    some = Experiment(name="a", title="A", plan=lambda _: plan, show=lambda _: [])
+    with pytest.raises(KeyboardInterrupt):
+        measure([some], Results(tmp_path / "r.jsonl"))
+    assert measure([some], Results(tmp_path / "r.jsonl")) == 2
+
+
+def test_experiments_are_chosen_in_their_order() -> None:
+    both = [experiment("step"), experiment("speed")]
+    assert chosen(None, both) == chosen(["all"], both) == chosen(["speed", "step"], both) == both
+    with pytest.raises(InputError, match="no experiment 'stpe'; did you mean 'step'"):
+        chosen(["stpe"], both)
+
+
+def test_claims_say_whether_they_are_met() -> None:
+    claims = [
+        Claim(what="a", value=1.2, at_most=1.3),
+        Claim(what="b", value=99.9, at_least=100),
+        Claim(what="c", value=5.0, unit=" s"),
+    ]
+    assert claims_table(claims, "all").rows == [
+        ("a", "1.2", "at most 1.3", "yes"),
+        ("b", "99.9", "at least 100", "no"),
+        ("c", "5 s", "–", "–"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "page"),
+    [("speed", "speed"), ("estimators", "estimators"), ("import", "benchmarks"),
+     ("generate", "benchmarks")],
+)  # fmt: skip
+def test_the_pages_in_docs_are_what_is_on_file(
+    capfd: Capture, tmp_path: Path, command: str, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for what says whether results are stale, which changes with every commit."""
+    monkeypatch.chdir(ROOT)
+    written, copy = ROOT / "docs" / f"{page}.md", tmp_path / f"{page}.md"
+    copy.write_text(written.read_text())
+    done = run_cli(capfd, command, "--show", "--docs", tmp_path, commands=app)
+    assert done.code == 0, done.err
+
+    def figures(path: Path) -> list[str]:
+        return [x for x in path.read_text().splitlines() if x and not x.startswith("**Stale**")]
+
+    assert figures(copy) == figures(written)
+
+
+@pytest.mark.parametrize("command", ["speed", "estimators"])
+def test_a_page_of_something_else_is_refused_before_anything_is_measured(
+    capfd: Capture, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / f"{command}.md").write_text("# Something else\n")
+    folders = ["--docs", tmp_path, "--results", tmp_path]
+    done = run_cli(capfd, command, *folders, commands=app)
+    assert done.code == 1
+    assert "must hold the line" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == [f"{command}.md"]
+
+
+def test_quick_benchmarks_leave_measured_pages_alone(
+    capfd: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_cli(capfd, "speed", "--quick", "--show", commands=app)
+    assert done.code == 0, done.err
+    assert (tmp_path / "results" / "quick" / "speed.md").exists()
+    assert not (tmp_path / "docs").exists()
