@@ -218,15 +218,9 @@ def diagnose(
     √(E Σ_v |y(v) − e(v)|² / Σ_v |e(v)|²) over batch rows v: 0.1 is 10 %. There is one piece of
     advice for each of `targets`.
     """
-<<<<<<< HEAD
-    given = config or TrainConfig()
+    given = (config or TrainConfig()).complete()
     config = _as_sampled(graph, given)
     targets = _checked_targets(targets)
-=======
-    given = (config or TrainConfig()).complete()
-    config = as_sampled(graph, given)
-    targets = checked_targets(targets)
->>>>>>> main
     with thread_count(config.threads):
         session = Session(graph, config, model)
         members = [session.gauges(member) for member in family(config)]
