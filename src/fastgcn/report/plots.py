@@ -358,7 +358,9 @@ def _bar_scale(known: Sequence[float], log: bool, letters: int) -> Spec:
 def _axis(title: str, scale: Spec) -> Spec:
     axis: Spec = {"title": _clean(title), "tickCount": 5}
     if scale.get("type") == "log":
-        axis |= {"labelExpr": _LOG_LABEL, "values": _log_ticks(*scale["domain"])}
+        ticks = _log_ticks(*scale["domain"])
+        # Over a range so narrow that it holds fewer, Vega places even ticks.
+        axis |= {"labelExpr": _LOG_LABEL} | ({"values": ticks} if len(ticks) > 2 else {})
     return axis
 
 
@@ -378,10 +380,10 @@ def _names_channel(field: str, axis: Spec | None, count: int) -> Spec:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """At most about six powers of ten, or over two decades and less 1, 2 and 5 times those."""
+    """About six powers of ten; 1, 2 and 5 times those over few decades, 1 to 9 times over one."""
     span = math.log10(high / low)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    factors = (1, 2, 5) if span <= 2 else (1,)
+    factors = tuple(range(1, 10)) if span <= 0.8 else (1, 2, 5) if span <= 2 else (1,)
     ticks = [f * 10.0**k for k in powers[:: math.ceil(span / 6)] for f in factors]
     return [tick for tick in ticks if low <= tick <= high]
 
