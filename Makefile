@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench reproduce test-gpu clean
+.PHONY: setup demo test check bench pages reproduce test-gpu clean
 
 setup: $(READY)
 
@@ -32,8 +32,13 @@ check: setup
 bench: setup
 	for name in import generate accuracy estimators speed; do $(BIN)/python -m benchmarks $$name || exit 1; done
 
+# Writes the same pages from what is on file: needed when code has changed and results are stale.
+pages: setup
+	for name in import generate accuracy estimators speed 'speed --device cuda' 'reproduce --readme README.md'; do \
+	    $(BIN)/python -m benchmarks $$name --show >/dev/null || exit 1; done
+
 reproduce: setup
-	$(BIN)/python -m benchmarks reproduce
+	$(BIN)/python -m benchmarks reproduce --readme README.md
 
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu

@@ -200,6 +200,9 @@ def reproduce(
     out: Annotated[
         Path, typer.Option(help="Folder for the page, the figures (.svg) and the tables (.md).")
     ] = Path("reproduction"),
+    readme: Annotated[
+        Path | None, typer.Option(help="A page whose table of all systems is replaced too.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure the paper's tables and figures here, and show them beside the paper's numbers."""
@@ -223,8 +226,10 @@ def reproduce(
             f"figures; {scale.about} {pages.DASH} is a figure that the paper does not have, or "
             "that is not measured yet."
         )
+        files = [] if readme is None else pages.fill_page(readme, [paper.summary(scale)], kept)
         title = "FastGCN, reproduced"
-        return pages.write_report(out, chosen, kept, title=title, subtitle=subtitle)[::-1]
+        report = pages.write_report(out, chosen, kept, title=title, subtitle=subtitle)
+        return [*files, *report[::-1]]
 
     _run(all_of, names, kept, write, show=show, json=json)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from benchmarks.cases import OWN_SPLIT, Case, graph
 from benchmarks.network import AsWritten, GradientErrors, TrainedNetwork, time_steps
-from benchmarks.pages import DASH, Experiment, mean_sd, short
+from benchmarks.pages import DASH, Experiment, line_figure, mean_sd, short
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.config import TrainConfig
 from fastgcn.data.registry import PLANETOID
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Content, Figure, Table
-from fastgcn.report.plots import Series, lines
+from fastgcn.report.plots import Series
 from fastgcn.train.presets import paper_preset
 
 BASELINE = "Algorithm 2"
@@ -422,16 +422,8 @@ def figure(costs: Record) -> Figure:
             series.append(Series(each["member"], milliseconds, [p["error"] for p in curve]))
     sizes = [point["t"] for point in costs["members"][0]["curve"]]
     title = f"Error of the gradient against time, {costs['data']}"
-    svg = lines(
-        series,
-        title=title,
-        description=f"t from {min(sizes):,} to {max(sizes):,}. {finding(costs)}",
-        x_label="ms a step",
-        y_label="squared error / squared norm",
-        x_log=True,
-        y_log=True,
-    )
-    return Figure(svg, title)
+    about = f"t from {min(sizes):,} to {max(sizes):,}. {finding(costs)}"
+    return line_figure(series, title, about, "ms a step", "squared error / squared norm")
 
 
 def _error(found: Record) -> str:

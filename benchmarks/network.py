@@ -98,7 +98,7 @@ class TrainedNetwork:
         for epoch in range(config.epochs):
             if epoch in age_at:
                 self._histories[age_at[epoch]] = self._history()
-                (self._norms[age_at[epoch]],) = self.trainer.row_norms()
+                (self._norms[age_at[epoch]],) = row_norms(self.trainer)
             self.trainer.train_epoch(epoch)
         self._weights = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
 
@@ -134,7 +134,9 @@ class TrainedNetwork:
         if config.history:
             return self._time("history", self._history) / config.history_every
         return (
-            self._time("norms", self.trainer.row_norms) if config.distribution == "optimal" else 0.0
+            self._time("norms", lambda: row_norms(self.trainer))
+            if config.distribution == "optimal"
+            else 0.0
         )
 
     def _time(self, name: str, look: Callable[[], object]) -> float:
@@ -197,3 +199,8 @@ class GradientErrors:
 def gradient(trainer: CpuBackend, part: Minibatch) -> Tensor:
     """(parameters,): that of a prepared batch's loss, at the present weights."""
     return flat_gradient(trainer.model, trainer.loss, part.blocks, part.x, part.labels)
+
+
+def row_norms(backend: CpuBackend) -> list[FloatArray]:
+    """(n,) ‖H(u)W‖ of every sampled layer under the current weights."""
+    return [each.norms() for each in backend.layer_rows()]

@@ -9,7 +9,7 @@ allocates; pages of files, which the system drops when it needs memory, do not c
 * fits: the same settings on a graph of the same kind with 0.5 M nodes, all in memory, no limit;
 * steps: 500 steps of the former, in turns; cold-steps: every input row that is not in the
   process's memory comes from the disk, for the file is dropped from the system's cache again and
-  again; half-steps, half-cold-steps: with ÂX in float16; fits-steps: 500 steps of the latter;
+  again; fits-steps: 500 steps of the latter;
 * predict: classes of all nodes to a Parquet file;
 * tables, import: the same graph as two Parquet tables, and these imported again;
 * dtype: test micro-F1 with ÂX in each precision, with the paper's settings on Pubmed and
@@ -61,10 +61,10 @@ def generate(folder: Path, _: str, config: GenerateConfig = LARGE) -> Record:
     return {}
 
 
-def settings(graph: "Graph", memory: str, dtype: str) -> "TrainConfig":
+def settings(graph: "Graph", memory: str) -> "TrainConfig":
     from fastgcn.train.presets import best_preset
 
-    return best_preset(graph).replace(epochs=1, memory=memory, inputs_dtype=dtype, device="cpu")
+    return best_preset(graph).replace(epochs=1, memory=memory, device="cpu")
 
 
 def train(folder: Path, memory: str, name: str = LARGE.name) -> Record:
@@ -72,7 +72,7 @@ def train(folder: Path, memory: str, name: str = LARGE.name) -> Record:
 
     graph = fastgcn.open_store(folder / name)
     run_dir = folder / f"run-{name}-{time.time():.0f}"
-    run = fastgcn.fit(graph, settings(graph, memory, "float32"), run_dir=run_dir)
+    run = fastgcn.fit(graph, settings(graph, memory), run_dir=run_dir)
     return {key: run.metrics[key] for key in _TOLD}
 
 
@@ -81,9 +81,7 @@ def fits(folder: Path, _: str) -> Record:
     return train(folder, "auto", FITS.name)
 
 
-def steps(
-    folder: Path, memory: str, *, cold: bool = False, dtype: str = "float32", name: str = LARGE.name
-) -> Record:
+def steps(folder: Path, memory: str, *, cold: bool = False, name: str = LARGE.name) -> Record:
     """Milliseconds a step: the median over turns, and all of them."""
     import fastgcn
     from benchmarks.network import steps as steps_of
@@ -92,7 +90,7 @@ def steps(
     from fastgcn.machine import thread_count
 
     graph = fastgcn.open_store(folder / name)
-    config = settings(graph, memory, dtype)
+    config = settings(graph, memory)
     dropped = dropped_from_cache(folder / name / "inputs") if cold else nullcontext()
     with thread_count(config.threads), dropped:
         sides = {"it": steps_of(ready(graph, config))}
@@ -181,8 +179,6 @@ STEPS: dict[str, Callable[[Path, str], Record]] = {
     "fits": fits,
     "steps": steps,
     "cold-steps": partial(steps, cold=True),
-    "half-steps": partial(steps, dtype="float16"),
-    "half-cold-steps": partial(steps, dtype="float16", cold=True),
     "fits-steps": partial(steps, name=FITS.name),
     "predict": predict,
     "tables": tables,

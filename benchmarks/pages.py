@@ -18,6 +18,7 @@ from fastgcn.errors import FormatError, InputError, nearest
 from fastgcn.files import write_text
 from fastgcn.progress import note
 from fastgcn.report.page import Content, Figure, Section, Table, markdown, render_page
+from fastgcn.report.plots import Series, lines
 
 DASH = "–"  # not known, or it does not exist
 NOT_YET = "Not measured yet."
@@ -208,6 +209,29 @@ def claims_table(claims: Sequence[Claim], caption: str) -> Table:
     answers = {None: DASH, True: "yes", False: "no"}
     rows = [(c.what, short(c.value) + c.unit, c.bound, answers[c.met]) for c in claims]
     return Table(("", "measured", "bound", "met"), rows, caption)
+
+
+def line_figure(
+    series: Sequence[Series],
+    title: str,
+    about: str,
+    x: str,
+    y: str,
+    caption: str = "",
+    *,
+    logs: str = "xy",
+) -> Figure:
+    """Lines in a picture; `about` says in words what it shows, `logs` which axes are log."""
+    svg = lines(
+        series,
+        title=title,
+        description=about,
+        x_label=x,
+        y_label=y,
+        x_log="x" in logs,
+        y_log="y" in logs,
+    )
+    return Figure(svg, caption or title)
 
 
 def short(value: float | None, digits: int = 3) -> str:

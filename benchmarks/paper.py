@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from benchmarks import theory
+from benchmarks.convergence import plan_convergence, show_convergence
 from benchmarks.pages import Experiment
 from benchmarks.paper_samples import (
     plan_datasets,
@@ -22,9 +22,11 @@ from benchmarks.paper_systems import (
     show_accuracy_vs_time,
     show_figure3,
     show_original_split,
+    show_summary,
     show_table3,
     show_total_time,
 )
+from benchmarks.variance import plan_variance, show_variance
 
 
 def experiments(scale: Scale) -> list[Experiment]:
@@ -74,12 +76,12 @@ def experiments(scale: Scale) -> list[Experiment]:
         "convergence": (
             "Convergence (appendix D, theorem 5)",
             "Does SGD with sampled gradients converge as O(1/k) on a strictly convex problem?",
-            theory.plan_convergence, theory.show_convergence,
+            plan_convergence, show_convergence,
         ),
         "variance": (
             "Variance (Prop. 2, theorem 3, Prop. 4)",
             "Is the variance of the sampler the one that the paper derives?",
-            theory.plan_variance, theory.show_variance,
+            plan_variance, show_variance,
         ),
     }  # fmt: skip
     return [
@@ -92,3 +94,13 @@ def experiments(scale: Scale) -> list[Experiment]:
         )
         for name, (title, question, plan, show) in tables.items()
     ]
+
+
+def summary(scale: Scale) -> Experiment:
+    """The table of the README."""
+    return Experiment(
+        name="reproduce",
+        title="The paper, measured again",
+        plan=partial(plan_figure3, scale),
+        show=partial(show_summary, scale),
+    )

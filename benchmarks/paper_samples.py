@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Case, graph
-from benchmarks.pages import DASH, listed, mean, mean_sd, ratio, short
+from benchmarks.pages import DASH, line_figure, listed, mean, mean_sd, ratio, short
 from benchmarks.paper_scale import DataSet, Scale, beside, step_times
 from benchmarks.published import F1, STATISTICS, TABLE_2
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.report.page import Content, Figure, Table
-from fastgcn.report.plots import Series, lines
+from fastgcn.report.plots import Series
 
 Contents = list[Content]
 Plan = Iterator[Measurement]
@@ -151,16 +151,13 @@ def _table2_plot(scale: Scale, scores: Mapping[tuple[str, int], list[float]]) ->
         sizes = list(scale.table_sizes)
         name = f"the paper, {column}"
         series.append(Series(name, sizes, [paper[t][1] for t in sizes], dashed=True))
-    svg = lines(
-        series,
-        title=f"F1 by sample size, {scale.medium.label}",
-        description="Test micro-F1 against the sample size t, with both layers sampled and with "
-        "the first precomputed; dashed lines are the paper's.",
-        x_label="sample size t",
-        y_label="test micro-F1",
-        x_log=True,
+    about = (
+        "Test micro-F1 against the sample size t, with both layers sampled and with the first "
+        "precomputed; dashed lines are the paper's."
     )
-    return [Figure(svg, "Test micro-F1 against sample size; dashed: the paper's Table 2")]
+    title = f"F1 by sample size, {scale.medium.label}"
+    caption = "Test micro-F1 against sample size; dashed: the paper's Table 2"
+    return [line_figure(series, title, about, "sample size t", "test micro-F1", caption, logs="x")]
 
 
 def _table2_finding(scale: Scale, seconds: Mapping[str, float]) -> list[str]:
@@ -243,16 +240,13 @@ def _figure2_plot(data: DataSet, scores: Scores) -> list[Figure]:
             series.append(Series(law, list(known), means, spread))
     if not series:
         return []
-    svg = lines(
-        series,
-        title=f"Uniform and importance sampling, {data.label}",
-        description=f"Test micro-F1 on {data.label} against the sample size t, with error bars "
-        "of one standard deviation over seeds. " + " ".join(_figure2_finding(data, scores)),
-        x_label="sample size t",
-        y_label="test micro-F1",
-        x_log=True,
+    about = (
+        f"Test micro-F1 on {data.label} against the sample size t, with error bars of one standard "
+        "deviation over seeds. " + " ".join(_figure2_finding(data, scores))
     )
-    return [Figure(svg, f"{data.label}: mean and standard deviation over seeds")]
+    title = f"Uniform and importance sampling, {data.label}"
+    caption = f"{data.label}: mean and standard deviation over seeds"
+    return [line_figure(series, title, about, "sample size t", "test micro-F1", caption, logs="x")]
 
 
 def _figure2_finding(data: DataSet, scores: Scores) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from benchmarks.cases import CURVE_NODES, OWN_SPLIT, Case
-from benchmarks.pages import DASH, listed, mean, mean_sd, ratio, short
+from benchmarks.pages import DASH, line_figure, listed, mean, mean_sd, ratio, short
 from benchmarks.paper_scale import (
     DataSet,
     Figures,
@@ -23,7 +23,7 @@ from benchmarks.published import (
 )
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.report.page import Content, Figure, Table
-from fastgcn.report.plots import Series, bars, lines
+from fastgcn.report.plots import Series, bars
 from fastgcn.train.presets import METHODS
 
 Contents = list[Content]
@@ -98,6 +98,22 @@ def show_figure3(scale: Scale, results: Results) -> Contents:
         "of the best. Test nodes are evaluated once, by the full network.",
         _settings_table(scale, results),
     ]
+
+
+def show_summary(scale: Scale, results: Results) -> Contents:
+    """Figure 3 in one table, for the README."""
+    seconds, rows = _seconds_a_batch(scale, results), []
+    for data in scale.data:
+        times = seconds[data.label]
+        for system in data.systems if times else ():
+            paper, ours = BATCH_SECONDS.get(system, {}).get(data.paper), times[system]
+            cells = [short(1e3 * ours), short(ours / times["fastgcn"])]
+            cells.append(beside(None if paper is None else 1e3 * paper, data))
+            cells.append(mean_sd(_scores(system, data, results)))
+            cells.append(beside(F1[system].get(data.paper), data, 3))
+            rows.append((f"{data.label}: {SYSTEMS[system]}", *cells))
+    head = ("", "ms a batch", "times FastGCN's", "the paper", "test micro-F1", "the paper")
+    return [Table(head, rows, "Time a batch, and F1 over seeds, mean ± sd")] if rows else []
 
 
 def _bars(seconds: Mapping[str, Mapping[str, float]]) -> list[Figure]:
@@ -293,16 +309,10 @@ def _curve_plot(data: DataSet, curves: Mapping[str, Record], part: str) -> Figur
         for system, y in ys.items()
     ]
     ends = ", ".join(f"{SYSTEMS[system]} ends at {y[-1]:.3f}" for system, y in ys.items())
-    svg = lines(
-        series,
-        title=f"{data.label}: accuracy on {part} nodes",
-        description=f"Accuracy on {part} nodes against seconds of training, on a logarithmic "
-        f"scale: {ends}.",
-        x_label="seconds of training",
-        y_label="accuracy",
-        x_log=True,
-    )
-    return Figure(svg, f"{data.label}: accuracy on {part} nodes over training time")
+    title = f"{data.label}: accuracy on {part} nodes"
+    about = f"Accuracy on {part} nodes against seconds of training, on a logarithmic scale: {ends}."
+    caption = f"{title} over training time"
+    return line_figure(series, title, about, "seconds of training", "accuracy", caption, logs="x")
 
 
 # Appendix C: the original split, with few labels.

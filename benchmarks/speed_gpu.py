@@ -9,7 +9,8 @@ from torch import Tensor
 
 from benchmarks.pages import DASH, Claim, Experiment, mean_sd, short
 from benchmarks.results import Record
-from benchmarks.speed import Effort, Part, Records, Show, figure
+from benchmarks.speed import Effort, Part, Show, figure
+from benchmarks.speed_costs import Records
 from benchmarks.timing import device_seconds
 from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.forward import forward

@@ -23,6 +23,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import networkx as nx
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "fastgcn"
 PACKAGE = "fastgcn"
@@ -81,30 +83,10 @@ def read_imports() -> dict[str, set[str]]:
 
 
 def components(imports: Imports) -> list[list[str]]:
-    """Strongly connected modules together, what is imported before its importers (Tarjan)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(module: str) -> None:
-        index[module] = low[module] = len(index)
-        stack.append(module)
-        for other in sorted(imports.get(module, ())):
-            if other not in index:
-                visit(other)
-                low[module] = min(low[module], low[other])
-            elif other in stack:
-                low[module] = min(low[module], index[other])
-        if low[module] == index[module]:
-            start = stack.index(module)
-            found.append(stack[start:])
-            del stack[start:]
-
-    for module in sorted(imports):
-        if module not in index:
-            visit(module)
-    return found
+    """Modules that import each other in a circle together, importers before what they import."""
+    graph = nx.DiGraph(imports)
+    condensed = nx.condensation(graph)
+    return [sorted(condensed.nodes[n]["members"]) for n in nx.topological_sort(condensed)]
 
 
 def longest_chain(imports: Imports) -> list[str]:
@@ -113,17 +95,14 @@ def longest_chain(imports: Imports) -> list[str]:
     >>> longest_chain({"a": ["b", "c"], "b": ["c"], "c": [], "d": ["c"]})
     ['a', 'b', 'c']
     """
-    chains: dict[str, list[str]] = {}
-    for group in components(imports):
-        beyond = [
-            chains[other]
-            for module in group
-            for other in sorted(imports.get(module, ()))
-            if other not in group
-        ]
-        chain = group + max(beyond, key=len, default=[])
-        chains |= dict.fromkeys(group, chain)
-    return max(chains.values(), key=len, default=[])
+    groups = nx.condensation(nx.DiGraph(imports))
+    for _, imported, edge in groups.edges(data=True):
+        edge["weight"] = len(groups.nodes[imported]["members"])
+    # The first group of a chain counts too: every group follows a start that is none.
+    for group in list(groups):
+        groups.add_edge("start", group, weight=len(groups.nodes[group]["members"]))
+    chain = nx.dag_longest_path(groups)[1:]
+    return [module for group in chain for module in sorted(groups.nodes[group]["members"])]
 
 
 def layers() -> list[list[str]]:

@@ -43,7 +43,7 @@ def test_parameters_are_the_settings_and_are_documented_one_by_one() -> None:
     assert all(parameter.default is None for parameter in parameters.values())
     documentation = inspect.getdoc(FastGCNClassifier) or ""
     for name, each in SETTINGS.items():
-        assert f"\n{name} : default=None\n    {each.help}\n" in documentation
+        assert f"\n{name} : {each.expected()}, default=None\n    {each.help}\n" in documentation
 
 
 def test_what_is_not_given_is_chosen_for_the_graph() -> None:

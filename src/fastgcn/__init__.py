@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastgcn.metrics import Metrics
     from fastgcn.model import GCN
     from fastgcn.sampling import Block, FullSampler, LayerSampler, Sampler
-    from fastgcn.sampling.check import check_sampler
+    from fastgcn.sampling.check import check_sampler, tiny_graphs
     from fastgcn.sampling.neighborhood import NeighborSampler
     from fastgcn.train.callbacks import TensorBoardLogger
     from fastgcn.train.loop import fit, resume
@@ -63,6 +63,7 @@ _HOME = {
     "FullSampler": "fastgcn.sampling",
     "NeighborSampler": "fastgcn.sampling.neighborhood",
     "check_sampler": "fastgcn.sampling.check",
+    "tiny_graphs": "fastgcn.sampling.check",
     "GCN": "fastgcn.model",
     "TrainConfig": "fastgcn.config",
     "best_preset": "fastgcn.train.presets",
@@ -106,6 +107,7 @@ __all__ = [  # noqa: RUF022  (in the order of the walk of the data)
     "FullSampler",
     "NeighborSampler",
     "check_sampler",
+    "tiny_graphs",
     "GCN",
     "TrainConfig",
     "best_preset",

@@ -5,6 +5,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 from fastgcn.errors import InputError, nearest
 from fastgcn.memory import memory_bytes
-from fastgcn.settings import Setting, as_plain, check_device, setting
+from fastgcn.settings import Setting, as_plain, markdown_table, schema, setting
 
 Preset = Literal["auto", "paper"]
 Method = Literal[
@@ -45,6 +46,11 @@ LARGEST_POWER = 16
 _LARGEST_SEED = 2**63 - 1
 
 
+def _check_device(device: str) -> None:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise InputError(f"device must be auto, cpu or cuda[:N], got {device!r}")
+
+
 def _check_memory(memory: str) -> None:
     if memory != "auto":
         memory_bytes(memory)
@@ -64,8 +70,8 @@ class TrainConfig:
     `TrainConfig()` leaves every setting to the automatic choice, which `fit` makes when it sees
     the graph; `TrainConfig(preset="paper")` leaves them to the paper. What is given always wins.
     A config is complete when every setting is given. Presets and finished runs have complete
-    ones. A setting that is not given reads as the default of its declaration, and `auto` in the
-    signature means that a preset may choose another value.
+    ones. In a config that is not complete, a setting that was not given reads as the default of
+    its declaration, and `fit` chooses its value if the signature says `<automatic>`.
 
     >>> config = TrainConfig(hidden=16, samples=100).replace(seed=3)
     >>> config, config.layers
@@ -75,6 +81,7 @@ class TrainConfig:
     fastgcn.errors.InputError: batch_size must be at least 1, got 0
     """
 
+    # fmt: off  (as a table: the default, one sentence of help, then bounds)
     preset: Preset = _general(
         "auto",
         "Where settings that are not given come from: auto chooses them for the graph, paper has "
@@ -128,8 +135,8 @@ class TrainConfig:
     )
     feature_scaling: FeatureScaling = _network(
         "none",
-        "Scale features: none, row (magnitudes of a node sum to 1) or standard (z-scores of "
-        "each column).",
+        "Scale features: none, row (magnitudes of a node sum to 1) or standard (z-scores of each "
+        "column).",
         automatic=True,
     )
     precompute: bool = _network(
@@ -148,14 +155,14 @@ class TrainConfig:
     )
     distribution: Distribution = _sampling(
         "importance",
-        "Draw by importance (Alg. 2), uniform (Alg. 1), flat, optimal (Thm 3) or ladies (from "
-        "the rows of the layer above).",
+        "Draw by importance (Alg. 2), uniform (Alg. 1), flat, optimal (Thm 3) or ladies (from the "
+        "rows of the layer above).",
         automatic=True,
     )
     power: float | None = _sampling(
         None,
         "flat: q(u) ∝ ‖Â(:,u)‖^power; ladies: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v above; "
-        "by default 1 and 2.",
+        "published powers: 1 and 2.",
         automatic=True,
         at_least=0,
         at_most=LARGEST_POWER,
@@ -208,9 +215,11 @@ class TrainConfig:
         "patience", "Stopping rule: none, authors (their program's) or patience."
     )
     patience: int = _training(
-        100, "Epochs without a better validation score before training stops.",
-        automatic=True, at_least=1,
-    )  # fmt: skip
+        100,
+        "Epochs without a better validation score before training stops.",
+        automatic=True,
+        at_least=1,
+    )
     validate_every: int | Literal["auto"] = _training(
         "auto",
         "Epochs between validations; auto makes training at least as much work as validation.",
@@ -226,12 +235,14 @@ class TrainConfig:
         "all", "Nodes in the graph of an evaluation: all, or joined (training and asked nodes)."
     )
 
-    device: str = _machine("auto", "auto, cpu, cuda or cuda:N.", check_text=check_device)
+    device: str = _machine(
+        "auto", "Where to train: auto, cpu, cuda or cuda:N.", check_text=_check_device
+    )
     threads: int = _machine(0, "CPU threads; 0 means all.", at_least=0)
     memory: str = _machine(
         "auto",
-        "Memory that the process may use, such as 4GB; auto means all. What does not fit stays "
-        "on disk.",
+        "Memory that the process may use, such as 4GB; auto means all. What does not fit stays on "
+        "disk.",
         check_text=_check_memory,
     )
     inputs_dtype: InputsDtype = _machine(
@@ -243,6 +254,7 @@ class TrainConfig:
     products: Products = _machine(
         "tf32", "On a GPU, precision of a training step's matrix products: tf32 or float32."
     )
+    # fmt: on
 
     def __post_init__(self) -> None:
         values = {name: as_plain(getattr(self, name)) for name in SETTINGS}
@@ -386,13 +398,7 @@ class TrainConfig:
     @staticmethod
     def schema() -> dict[str, Any]:
         """A JSON schema of the settings, such as editors use to check TOML and JSON files."""
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": "Settings of fastgcn train",
-            "type": "object",
-            "properties": {name: setting.schema() for name, setting in SETTINGS.items()},
-            "additionalProperties": False,
-        }
+        return schema(SETTINGS, "Settings of fastgcn train")
 
 
 # Every setting by its name, in the order of the declaration.
@@ -499,20 +505,6 @@ _RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = 
 )
 
 
-def settings_table() -> str:
-    """The settings as a Markdown table, one part for each group."""
-    lines = ["| setting | meaning | default |", "|---|---|---|"]
-    group = ""
-    for name, each in SETTINGS.items():
-        if each.group != group:
-            group = each.group
-            lines.append(f"| **{group}** | | |")
-        default = "automatic" if each.automatic else json.dumps(each.default).strip('"[]')
-        meaning = each.help.replace("|", "\\|")
-        lines.append(f"| `{name}` | {meaning} | {default} |")
-    return "\n".join(lines)
-
-
 TrainConfig.__doc__ = (
     (TrainConfig.__doc__ or "")
     + "\n    Attributes:\n"
@@ -520,4 +512,4 @@ TrainConfig.__doc__ = (
 )
 
 if __name__ == "__main__":
-    print(settings_table())
+    print(markdown_table(SETTINGS))

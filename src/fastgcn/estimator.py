@@ -149,7 +149,10 @@ def _declare_parameters() -> None:
     own = [signature.parameters[name] for name in ("self", "graph")]
     made = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in SETTINGS]
     init.__signature__ = signature.replace(parameters=[*own, *made])
-    entries = [f"    {name} : default=None\n        {s.help}" for name, s in SETTINGS.items()]
+    entries = [
+        f"    {name} : {each.expected()}, default=None\n        {each.help}"
+        for name, each in SETTINGS.items()
+    ]
     text = FastGCNClassifier.__doc__ or ""
     FastGCNClassifier.__doc__ = text.replace("    {settings}", "\n".join(entries))
 

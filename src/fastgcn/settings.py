@@ -4,57 +4,62 @@ A dataclass declares its fields with `setting(...)`. The checks, the command's f
 TOML file, the JSON schema and the table in the docs are all made from that declaration.
 """
 
+import json
 import math
-import re
+import operator
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 
+# Each bound of a number: its test, its text in messages, its name in a JSON schema.
+_BOUNDS: dict[str, tuple[Callable[[float, float], bool], str, str]] = {
+    "at_least": (operator.ge, "at least", "minimum"),
+    "above": (operator.gt, "above", "exclusiveMinimum"),
+    "at_most": (operator.le, "at most", "maximum"),
+    "below": (operator.lt, "below", "exclusiveMaximum"),
+}
 
+
+@dataclass(eq=False, repr=False)
 class Setting:
     """One setting. As the default of a dataclass field it marks a value that was not given.
 
     Attributes:
-        name: set when the class that declares the setting is made.
         default: its value where nothing else is chosen.
         help: one sentence, which also names the choices.
         group: the heading under which flags and docs list it.
-        automatic: whether the automatic choice decides it, so that `default` is not what a run
-            without this setting gets.
-        at_least, above, at_most, below: bounds of the number, or of each number of a list.
+        automatic: True if a run without this setting gets what is chosen for the graph, and not
+            `default`.
+        bounds: of the number, or of each number of a list: at_least, above, at_most, below.
         check_text: raises `InputError` for a text that is not allowed.
-        flag: the flag of the command, where it is not the name with hyphens.
-        number: int or float where numbers are allowed.
-        kind: bool or str where the value is a switch or free text.
+        own_flag: the flag of the command, if it is not the name with hyphens.
+        name: the field's name.
+        number: int or float if numbers are allowed.
+        kind: bool or str if the value is a switch or free text.
         words: the words that are allowed.
-        single, listed, optional: whether one number, a list of numbers, and None are allowed.
+        single, listed, optional: True if one number, a list of numbers, None are allowed.
     """
 
-    name = ""
-    kind: type | None = None
-    number: type | None = None
-
-    def __init__(
-        self,
-        default: Any,
-        help: str,
-        *,
-        group: str,
-        automatic: bool = False,
-        at_least: float | None = None,
-        above: float | None = None,
-        at_most: float | None = None,
-        below: float | None = None,
-        check_text: Callable[[str], object] | None = None,
-        flag: str | None = None,
-    ) -> None:
-        self.default, self.help, self.group, self.automatic = default, help, group, automatic
-        self.at_least, self.above, self.at_most, self.below = at_least, above, at_most, below
-        self.check_text, self._flag = check_text, flag
+    default: Any
+    help: str
+    group: str
+    automatic: bool
+    bounds: dict[str, float]
+    check_text: Callable[[str], object] | None = None
+    own_flag: str | None = None
+    name: str = field(init=False)
+    number: type | None = field(init=False)
+    kind: type | None = field(init=False)
+    words: tuple[str, ...] = field(init=False)
+    single: bool = field(init=False)
+    listed: bool = field(init=False)
+    optional: bool = field(init=False)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -70,11 +75,26 @@ class Setting:
         self.kind = next((kind for kind in inner if kind in (bool, str)), None)
 
     def __repr__(self) -> str:
-        return "auto" if self.automatic else repr(self.default)
+        return "<automatic>" if self.automatic else repr(self.default)
 
     @property
     def flag(self) -> str:
-        return self._flag or "--" + self.name.replace("_", "-")
+        return self.own_flag or "--" + self.name.replace("_", "-")
+
+    @property
+    def flag_type(self) -> type:
+        """The type of the flag's value before `parse`."""
+        if self.number is not None and not self.listed and not self.words:
+            return self.number
+        return bool if self.kind is bool else str
+
+    @property
+    def default_text(self) -> str:
+        """The default as people write it; `automatic` where the automatic choice decides."""
+        if self.automatic:
+            return "automatic"
+        text = json.dumps(self.default)
+        return text.strip('"[]') or text
 
     def check(self, value: Any) -> None:
         """Raise `InputError` unless the value is of the right type and within the bounds."""
@@ -82,10 +102,8 @@ class Setting:
             return
         if self.words and self.number is None:
             if value not in self.words:
-                raise InputError(
-                    f"{self.name} must be one of {', '.join(self.words)}, got {value!r}"
-                    + nearest(str(value), self.words)
-                )
+                hint = nearest(str(value), self.words)
+                raise InputError(f"{self.name} must be {self.expected()}, got {value!r}{hint}")
             return
         numbers = value if self.listed and isinstance(value, tuple) else (value,)
         a_number = self.single or numbers is value
@@ -94,7 +112,7 @@ class Setting:
             or (isinstance(value, str) and value in self.words)
             or (self.number is not None and a_number and all(map(self._is_number, numbers)))
         ):
-            raise InputError(f"{self.name} must be {self._expected()}, got {value!r}")
+            raise InputError(f"{self.name} must be {self.expected()}, got {value!r}")
         if self.check_text is not None:
             self.check_text(value)
         if value not in self.words and self.number is not None:
@@ -107,27 +125,14 @@ class Setting:
         return self.number is float and isinstance(value, float) and math.isfinite(value)
 
     def _check_bounds(self, number: float) -> None:
-        bounds = self.bounds
-        if not all(holds(number) for holds, _ in bounds):
-            texts = " and ".join(text for _, text in bounds)
-            raise InputError(f"{self.name} must be {texts}, got {number}")
+        if not all(_BOUNDS[name][0](number, limit) for name, limit in self.bounds.items()):
+            texts = (f"{_BOUNDS[name][1]} {limit}" for name, limit in self.bounds.items())
+            raise InputError(f"{self.name} must be {' and '.join(texts)}, got {number}")
 
-    @property
-    def bounds(self) -> list[tuple[Callable[[float], bool], str]]:
-        """Each bound as a test of a number and as a text."""
-        found: list[tuple[Callable[[float], bool], str]] = []
-        if (least := self.at_least) is not None:
-            found.append((lambda number: number >= least, f"at least {least}"))
-        if (open_least := self.above) is not None:
-            found.append((lambda number: number > open_least, f"above {open_least}"))
-        if (most := self.at_most) is not None:
-            found.append((lambda number: number <= most, f"at most {most}"))
-        if (open_most := self.below) is not None:
-            found.append((lambda number: number < open_most, f"below {open_most}"))
-        return found
-
-    def _expected(self, a_list: str = "a list of them") -> str:
-        """What a value can be, for messages."""
+    def expected(self, a_list: str = "a list of them") -> str:
+        """What a value can be, in words."""
+        if self.words and self.number is None:
+            return f"one of {', '.join(self.words)}"
         if self.kind is not None:
             return "true or false" if self.kind is bool else "text"
         one = "whole" if self.number is int else "finite"
@@ -140,7 +145,7 @@ class Setting:
         """The value of a flag such as `--samples 400,200` or `--samples auto`."""
         if self.number is None or text in self.words:
             return text
-        numbers = _numbers(text, self.number, self.flag, self._expected("several with commas"))
+        numbers = _numbers(text, self.number, self.flag, self.expected("several with commas"))
         return numbers[0] if self.single and len(numbers) == 1 else numbers
 
     def schema(self) -> dict[str, Any]:
@@ -149,15 +154,8 @@ class Setting:
         if self.kind is not None:
             choices.append({"type": "boolean" if self.kind is bool else "string"})
         if self.number is not None:
-            limits = {
-                "minimum": self.at_least,
-                "exclusiveMinimum": self.above,
-                "maximum": self.at_most,
-                "exclusiveMaximum": self.below,
-            }
-            number = {"type": "integer" if self.number is int else "number"} | {
-                name: limit for name, limit in limits.items() if limit is not None
-            }
+            number: dict[str, Any] = {"type": "integer" if self.number is int else "number"}
+            number |= {_BOUNDS[name][2]: limit for name, limit in self.bounds.items()}
             choices += [number] if self.single else []
             choices += [{"type": "array", "items": number}] if self.listed else []
         choices += [{"type": "null"}] if self.optional else []
@@ -166,9 +164,40 @@ class Setting:
         return {"description": self.help} | types | default
 
 
-def setting(default: Any, help: str, **options: Any) -> Any:
-    """Declare a field of a dataclass as a `Setting`, whose options these are."""
-    return Setting(default, help, **options)
+def setting(
+    default: Any,
+    help: str,
+    *,
+    group: str,
+    automatic: bool = False,
+    check_text: Callable[[str], object] | None = None,
+    flag: str | None = None,
+    **bounds: float,
+) -> Any:
+    """Declare a field of a dataclass as a `Setting`."""
+    return Setting(default, help, group, automatic, bounds, check_text, flag)
+
+
+def schema(settings: Mapping[str, Setting], title: str) -> dict[str, Any]:
+    """A JSON schema of these settings, such as editors use to check TOML and JSON files."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        "type": "object",
+        "properties": {name: each.schema() for name, each in settings.items()},
+        "additionalProperties": False,
+    }
+
+
+def markdown_table(settings: Mapping[str, Setting]) -> str:
+    """A table of these settings for the docs, with a heading for each group."""
+    lines = ["| setting | meaning | default |", "|---|---|---|"]
+    for group, members in groupby(settings.values(), lambda each: each.group):
+        lines.append(f"| **{group}** | | |")
+        for each in members:
+            meaning = each.help.replace("|", "\\|")
+            lines.append(f"| `{each.name}` | {meaning} | {each.default_text} |")
+    return "\n".join(lines)
 
 
 def whole_numbers(text: str, flag: str) -> int | list[int]:
@@ -218,12 +247,3 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             values[key.strip()] = value.strip()
     return values
-
-
-def check_device(device: str) -> None:
-    """Raise `InputError` unless the text names a device.
-
-    >>> check_device("cuda:1")
-    """
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
-        raise InputError(f"device must be auto, cpu or cuda[:N], got {device!r}")

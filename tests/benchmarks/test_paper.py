@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from benchmarks.commands import app
+from benchmarks.convergence import RIDGE, Descent, descend, regression
 from benchmarks.pages import DASH, sections, write_report
 from benchmarks.paper import experiments
 from benchmarks.paper_scale import DataSet, beside, full, with_seeds
 from benchmarks.results import Results
-from benchmarks.theory import RIDGE, Descent, descend, regression
 
 import fastgcn
 from benchmarks import paper_scale

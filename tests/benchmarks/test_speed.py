@@ -15,7 +15,7 @@ from benchmarks.processes import STATUS, fresh, train_once
 from benchmarks.speed_step import PARTS, Floor, Operands, fastest, with_all_drawn
 
 import fastgcn
-from benchmarks import plain_fastgcn, speed, timing
+from benchmarks import plain_fastgcn, speed, speed_costs, timing
 from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.sampling import Block
 from fastgcn.train.presets import paper_preset
@@ -133,17 +133,17 @@ def test_growth_is_the_worst_step() -> None:
 
 
 def test_propagation_and_inference() -> None:
-    found = speed.measure_propagation(data="digits", rounds=1)
+    found = speed_costs.measure_propagation(data="digits", rounds=1)
     graph = fastgcn.load("digits")
     assert found["width"] == graph.n_features
     assert len(graph.split.train) < found["entries"] < len(graph.indices)
     seconds = found["seconds"]
-    first, second = claims_of(speed.show_propagation, {"digits": found})
+    first, second = claims_of(speed_costs.show_propagation, {"digits": found})
     assert first.value == seconds["fastgcn, 1 thread"] / seconds["scipy, 1 thread"]
     assert second.value == seconds["fastgcn, 1 thread"] / seconds["fastgcn, all threads"]
 
-    found = speed.measure_inference(data="digits", rounds=1)
-    asked, cheaper = claims_of(speed.show_inference, {"digits": found})
+    found = speed_costs.measure_inference(data="digits", rounds=1)
+    asked, cheaper = claims_of(speed_costs.show_inference, {"digits": found})
     seconds = found["seconds"]
     floor = seconds["ÂX"] + seconds["XW0 and HW1"] + seconds["Â(HW1)"]
     assert asked.value == pytest.approx(seconds["predict"] / floor)
@@ -162,10 +162,10 @@ def test_memory_is_compared_with_what_is_needed(monkeypatch: pytest.MonkeyPatch)
         assert data == "digits"
         return {"peak": epochs * 10**9, "anonymous": epochs * 10**8}
 
-    monkeypatch.setattr(speed, "fresh", measured)
-    found = speed.measure_memory(data="digits")
+    monkeypatch.setattr(speed_costs, "fresh", measured)
+    found = speed_costs.measure_memory(data="digits")
     assert found["needed"]["ÂX"] == 4 * 1078 * 64
-    whole, _, anonymous = claims_of(speed.show_memory, {"digits": found})
+    whole, _, anonymous = claims_of(speed_costs.show_memory, {"digits": found})
     assert whole.value == pytest.approx(2 * 10**9 / sum(found["needed"].values()))
     assert anonymous.value == pytest.approx(whole.value / 10)
 
@@ -182,13 +182,13 @@ def test_a_first_start_finds_no_kernels_and_the_next_one_does(
         seen.append(os.listdir(folder))  # noqa: PTH208
         (folder / "kernel").touch()
 
-    monkeypatch.setattr(speed, "_python", python)
-    found = speed.measure_first_start(data="digits", processes=3)
+    monkeypatch.setattr(speed_costs, "_python", python)
+    found = speed_costs.measure_first_start(data="digits", processes=3)
     assert seen == [[], ["kernel"]] * 3
     assert set(found) == {"cold", "warm"}
     starts = {"interpreter": 0.1, "import": 0.2, "help": 0.4}
     records = {"starts": starts, "digits": {"cold": 3.0, "warm": 4.0}}
-    claims = claims_of(speed.show_startup, records)
+    claims = claims_of(speed_costs.show_startup, records)
     assert [claim.met for claim in claims] == [False, True, True]
 
 

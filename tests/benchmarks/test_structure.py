@@ -13,7 +13,7 @@ def test_examples() -> None:
 def test_a_cycle_counts_with_all_its_modules() -> None:
     imports = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": []}
     assert structure.longest_chain(imports) == ["a", "b", "c", "d"]
-    assert structure.components(imports) == [["d"], ["b", "c"], ["a"]]
+    assert structure.components(imports) == [["a"], ["b", "c"], ["d"]]
 
 
 def test_the_front_door_is_above_every_room() -> None:

@@ -1,11 +1,12 @@
 """Times: every side takes its turn, does what it says, and is counted a unit."""
 
+import os
 import time
 from collections.abc import Callable
 
 import pytest
+import torch
 from benchmarks.timing import Side, medians, on_threads, repeated, seconds_in_turns, spread
-from threadpoolctl import threadpool_info
 
 from benchmarks import timing
 
@@ -59,12 +60,9 @@ def test_repeated_begins_again_where_it_ended() -> None:
 
 def test_threads_are_those_asked_for() -> None:
     seen: list[int] = []
-    blas = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    side = on_threads(1, lambda _: seen.extend(
-        pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"
-    ))  # fmt: skip
-    side(1)
-    assert seen == [1] * len(blas)
+    on_threads(1, lambda _: seen.append(torch.get_num_threads()))(1)
+    on_threads(0, lambda _: seen.append(torch.get_num_threads()))(1)
+    assert seen == [1, len(os.sched_getaffinity(0))]
 
 
 def test_spread_is_a_part_of_the_median() -> None:

@@ -17,6 +17,7 @@ import typer.main
 
 import fastgcn
 from fastgcn.cli import app
+from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
 from tests.cli_runner import run_cli
 
@@ -46,10 +47,59 @@ def test_every_command_has_help_and_is_documented(name: str, capfd: Capture) -> 
     assert f"`fastgcn {name}" in README.read_text(), f"README does not mention {name}"
 
 
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_every_setting_is_a_flag_of_train(name: str) -> None:
+    (option,) = [each for each in COMMANDS["train"].params if each.name == name]
+    setting = SETTINGS[name]
+    first = setting.flag.partition("/")[0]
+    assert first in option.opts
+    assert option.help.startswith(setting.help)
+    assert ("[default: " in option.help) == (not setting.automatic)
+
+
+def test_the_help_of_train_has_a_heading_for_each_group(capfd: Capture) -> None:
+    text = run_cli(capfd, "train", "--help").out
+    groups = [f"{group} settings" for group in ("Network", "Sampling", "Training", "Machine")]
+    headings = re.findall(r"^(\w[\w ]*):$", text, re.MULTILINE)
+    assert headings == ["Arguments", "Options", *groups]
+    usual = text.partition("Network settings:")[0]
+    assert len(re.findall(r"^  --", usual, re.MULTILINE)) < 16, "the usual flags fit a screen"
+
+
+def test_flags_of_every_kind_are_understood(tmp_path: Path, capfd: Capture) -> None:
+    outcome = run_cli(
+        capfd, "train", "digits", "--epochs", 1, "--hidden", "8,4", "--dropout", "0.1,0.2",
+        "--norm", "batch", "--no-bias", "--transductive", "--fanouts", "3,4,5",
+        "--validate-every", "auto", "--weight-decay", "1e-4", "--power", 0.5, "--samples", "40",
+        "--run-dir", tmp_path / "r", "--json",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    graph, config = fastgcn.load("digits"), fastgcn.Run.load(tmp_path / "r").config
+    assert config == fastgcn.best_preset(graph).replace(
+        epochs=1, hidden=(8, 4), dropout=(0.1, 0.2), norm="batch", bias=False, inductive=False,
+        fanouts=(3, 4, 5), weight_decay=1e-4, power=0.5, samples=40,
+    )  # fmt: skip
+
+
+def test_training_has_one_default(tmp_path: Path, capfd: Capture) -> None:
+    """The command, `fit` and the classifier choose the same for the graph."""
+    graph = fastgcn.load("digits")
+    for number, preset in enumerate(([], ["--preset", "auto"], ["--preset", "best"])):
+        run_dir = tmp_path / str(number)
+        outcome = run_cli(capfd, "train", "digits", "--epochs", 1, *preset, "--run-dir", run_dir)
+        assert outcome.code == 0, outcome.err
+        by_command = fastgcn.Run.load(run_dir).config
+        assert by_command == fastgcn.best_preset(graph).replace(epochs=1)
+    assert by_command == fastgcn.fit(graph, epochs=1).config
+    assert by_command == fastgcn.fit(graph, fastgcn.TrainConfig(epochs=1)).config
+    assert by_command == fastgcn.FastGCNClassifier(epochs=1).fit(graph).run_.config
+
+
 def test_help_does_not_load_heavy_libraries() -> None:
     code = (
         "import sys; from fastgcn.cli import app; import typer.main; typer.main.get_command(app);"
-        "print([m for m in ('torch', 'numba', 'pyarrow', 'sklearn', 'scipy', 'numpy', 'matplotlib')"
+        "print([m for m in ('torch', 'numba', 'pyarrow', 'sklearn', 'scipy', 'numpy', 'matplotlib',"
+        " 'rich')"
         " if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -400,6 +450,12 @@ def test_help_claims_no_default_where_there_is_none(name: str, capfd: Capture) -
             "a run continues with its own settings; leave out --epochs, --set",
         ),
         (["train", "digits", "--hidden", "x"], "--hidden must be a whole number"),
+        (
+            ["train", "digits", "--samples", "many"],
+            "--samples must be a whole number, several with commas or 'auto', got 'many'",
+        ),
+        (["train", "digits", "--norm", "lyer"], "did you mean 'layer'?"),
+        (["train", "digits", "--dropout", "0.5,x"], "--dropout must be a finite number or several"),
         (
             ["train", "digits", "--set", "epoch=3"],
             "unknown setting 'epoch'; did you mean 'epochs'?",

@@ -1,18 +1,24 @@
 """Settings: what is refused and in which words, round trips, and the paper's values."""
 
 import dataclasses
+import inspect
 import json
+import math
 import pickle
+import re
+from pathlib import Path
 from typing import Any, get_args
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgcn import TrainConfig, authors_code, paper_cora, paper_pubmed, paper_reddit
-from fastgcn.config import Distribution, Draws, Norm
+from fastgcn.config import SETTINGS, Distribution, Draws, Norm
 from fastgcn.errors import InputError
+from fastgcn.settings import markdown_table
 
 BAD_VALUES = [
     ("preset", "papre", "preset must be one of auto, paper, got 'papre'; did you mean 'paper'?"),
@@ -258,6 +264,44 @@ def test_numbers_of_numpy_are_numbers() -> None:
     )
     assert config == TrainConfig(hidden=16, learning_rate=0.5, bias=True, samples=(7,))
     assert json.loads(json.dumps(config.to_dict()))["hidden"] == 16
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_a_setting_is_described_wherever_it_is_listed(name: str) -> None:
+    each = SETTINGS[name]
+    assert each.help.endswith(".")
+    for word in each.words:
+        assert re.search(rf"(?<![\w-]){word}(?![\w-])", each.help), "every choice is explained"
+    assert f"{name}: {each.help}" in (TrainConfig.__doc__ or "")
+    assert each.help.replace("|", "\\|") in markdown_table(SETTINGS)
+    shown = str(inspect.signature(TrainConfig).parameters[name])
+    assert shown.endswith(f" = {'<automatic>' if each.automatic else repr(each.default)}")
+
+
+def test_the_docs_have_the_table_of_settings() -> None:
+    page = Path(__file__).parents[2] / "docs" / "training.md"
+    assert markdown_table(SETTINGS) in page.read_text(encoding="utf-8"), (
+        "docs/training.md is stale; put in what `python -m fastgcn.config` prints"
+    )
+
+
+def test_the_schema_says_what_is_accepted() -> None:
+    """It refuses each bad value that needs no other setting and no code to be seen."""
+    schema = TrainConfig.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    assert set(schema["properties"]) == set(SETTINGS)
+    assert validator.is_valid(TrainConfig().complete().to_dict())
+    assert validator.is_valid({"samples": "auto", "hidden": [8, 8], "validate_every": 3})
+    assert not validator.is_valid({"epoch": 3})
+    by_code = {"device", "memory"}
+    with_others = {"power": 2, "samples": (10, 10), "dropout": (0.5,)}
+    for name, value, _ in BAD_VALUES:
+        if isinstance(value, float) and not math.isfinite(value):
+            continue  # which JSON does not have
+        if name not in by_code and with_others.get(name) != value:
+            plain = list(value) if isinstance(value, tuple) else value
+            assert not validator.is_valid({name: plain}), (name, value)
 
 
 def test_a_config_cannot_be_changed() -> None:

@@ -59,6 +59,13 @@ def test_it_trains_with_everything_else_unchanged(tmp_path: Path) -> None:
     assert "HalfOfAll" in run_report(run, GRAPH)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_it_trains_a_network_whose_first_layer_is_sampled_too(dropout: float) -> None:
+    config = CONFIG.replace(precompute=False, dropout=dropout)
+    run = fit(GRAPH, config, sampler=lambda adjacency: HalfOfAll(adjacency, 2))
+    assert run.history[-1]["train_loss"] < run.history[0]["train_loss"]
+
+
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,14 @@ def test_settings_that_are_given_win_and_the_preset_gives_the_rest(
     assert found == resolve(GRAPH, None, named | chosen) == resolve(communities(), found)
 
 
+def test_automatic_samples_fit_the_training_graph_that_is_given() -> None:
+    """Few training nodes are trained with all others unless the user says otherwise."""
+    assert resolve(FEW).samples == 200
+    assert resolve(FEW, TrainConfig(inductive=True)).samples == 10
+    assert resolve(FEW, TrainConfig(inductive=True, samples=7)).samples == 7
+    assert fit(FEW, inductive=True, epochs=1).config.inductive
+
+
 def test_what_a_complete_config_says_is_done() -> None:
     """As that of an old run, which knows of no preset."""
     for config in (paper_cora(), best_pubmed(), TrainConfig().complete()):

@@ -1,4 +1,4 @@
-"""Preparing the next batches while the current one is computed."""
+"""Minibatches: training nodes, their blocks, input rows and labels, prepared ahead of the step."""
 
 import threading
 import time
@@ -22,10 +22,10 @@ from fastgcn.sampling.block import BlockGroup
 
 T = TypeVar("T")
 
-# Handing over costs some 20 µs, so that quick items travel together: as many as are made in
-# this many seconds. Slow ones, which may be large, travel alone.
-_PARCEL_SECONDS = 4e-3
-_PARCELS = 3  # made and not yet taken
+# Passing an item to another thread costs about 20 µs. Items that are made quickly are passed
+# together, as many as are made in this time; slow ones, which may be large, are passed one by one.
+_CHUNK_SECONDS = 4e-3
+_CHUNKS = 3  # chunks that are made and not yet taken
 
 
 def ahead(items: Iterable[T]) -> Generator[T]:
@@ -37,36 +37,36 @@ def ahead(items: Iterable[T]) -> Generator[T]:
     >>> list(ahead(range(5)))
     [0, 1, 2, 3, 4]
     """
-    parcels: SimpleQueue[tuple[list[T], BaseException | None, bool]] = SimpleQueue()
-    room = threading.Semaphore(_PARCELS)
+    chunks: SimpleQueue[tuple[list[T], BaseException | None, bool]] = SimpleQueue()
+    room = threading.Semaphore(_CHUNKS)
     stopped = threading.Event()
 
     def make() -> None:
-        parcel: list[T] = []
+        chunk: list[T] = []
         try:
             room.acquire()
             began = time.perf_counter()
             for item in items:
                 if stopped.is_set():
                     return
-                parcel.append(item)
-                if time.perf_counter() - began >= _PARCEL_SECONDS:
-                    parcels.put((parcel, None, False))
-                    parcel = []
+                chunk.append(item)
+                if time.perf_counter() - began >= _CHUNK_SECONDS:
+                    chunks.put((chunk, None, False))
+                    chunk = []
                     room.acquire()
                     began = time.perf_counter()
-            parcels.put((parcel, None, True))
-        except BaseException as error:  # whatever it is, it belongs to the one who waits
-            parcels.put((parcel, error, True))
+            chunks.put((chunk, None, True))
+        except BaseException as error:  # raised again in the thread that waits
+            chunks.put((chunk, error, True))
 
     maker = threading.Thread(target=make, name="fastgcn-ahead", daemon=True)
     maker.start()
     try:
         last = False
         while not last:
-            parcel, error, last = parcels.get()
+            chunk, error, last = chunks.get()
             room.release()
-            yield from parcel
+            yield from chunk
             if error is not None:
                 raise error
     finally:
@@ -210,9 +210,15 @@ class Minibatches:
 
     def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> MinibatchGroup:
         labels = self.data.labels[batch]
-        if self.inputs_can_be_mixed and self.first_layer.mix_first(blocks[0]):
+        if self._mixes_inputs(blocks):
             beside = self.first_layer.own_weight is not None
             x = self.data.mixed_rows(blocks[0], beside=beside)
             return MinibatchGroup(blocks[1:], x, labels, top=blocks[-1])
         sources = blocks[0].src if blocks else batch
         return MinibatchGroup(blocks, self.data.input_rows(sources), labels)
+
+    def _mixes_inputs(self, blocks: list[Block]) -> bool:
+        """True if ÂX of the first block is cheaper than gathering rows of X for it."""
+        if not self.inputs_can_be_mixed or blocks[0].csr is None:
+            return False
+        return self.first_layer.mix_first(blocks[0])

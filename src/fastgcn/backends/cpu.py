@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fastgcn.arrays import FloatArray
 from fastgcn.backends.base import Checkpoint, EpochResult, Learner, Part, with_prefix
 from fastgcn.backends.batches import Minibatches, ahead
 from fastgcn.backends.data import TrainingData, make_loss, prepare
@@ -24,10 +23,16 @@ from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, one_thread
 from fastgcn.metrics import Metrics
 from fastgcn.model import GCN, start_from
-from fastgcn.sampling import Block, LayerSampler, Sampler
+from fastgcn.sampling.block import (
+    Block,
+    LayerRows,
+    Sampler,
+    restore_sampler,
+    sampler_state,
+    show_network,
+)
 from fastgcn.sampling.check import check_blocks
 from fastgcn.sampling.choose import make_sampler
-from fastgcn.sampling.history import HistorySampler
 
 T = TypeVar("T")
 MakeSampler = Callable[[Adjacency], Sampler]
@@ -142,7 +147,7 @@ class CpuBackend:
 
     def train_epoch(self, epoch: int) -> EpochResult:
         start = time.perf_counter()
-        self._show_hidden_rows(epoch)
+        show_network(self.sampler, epoch, self.layer_rows)
         seconds = {"sampling": time.perf_counter() - start, "compute": 0.0}
         losses, sizes = self.train_on(self.minibatches.shuffled(), seconds)
         mean = sum(map(mul, losses, sizes)) / sum(sizes)
@@ -179,20 +184,12 @@ class CpuBackend:
                 seconds["sampling"] += time.perf_counter() - stepped
         return losses, sizes
 
-    def _show_hidden_rows(self, epoch: int) -> None:
-        """Give the sampler what it wants to know of the current network."""
-        if isinstance(self.sampler, HistorySampler) and epoch % self.config.history_every == 0:
-            self.sampler.refresh(self.hidden_rows())
-        if isinstance(self.sampler, LayerSampler) and self.config.distribution == "optimal":
-            self.sampler.set_row_norms(self.row_norms())
-
-    @torch.no_grad()
-    def row_norms(self) -> list[FloatArray]:
-        """(n,) |x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
+    def layer_rows(self) -> list[LayerRows]:
+        """What each sampled layer works on, of the whole training graph."""
         layers = self.model.convolutions[self.config.precompute :]
         return [
-            (h @ layer.weight).norm(dim=1).cpu().numpy()
-            for h, layer in zip(self.hidden_rows(), layers, strict=True)
+            LayerRows(hidden, layer.weight.detach())
+            for hidden, layer in zip(self.hidden_rows(), layers, strict=True)
         ]
 
     @torch.no_grad()
@@ -228,18 +225,12 @@ class CpuBackend:
         del self.data, self.sampler, self.minibatches, self.step
 
     def state(self) -> dict[str, Tensor]:
-        kept: dict[str, Tensor] = {}
-        if isinstance(self.sampler, HistorySampler):
-            layers = enumerate(self.sampler.hidden)
-            kept = {f"kept.{layer}": h.detach().cpu() for layer, h in layers if h is not None}
-        return self.learner.state() | kept
+        kept = sampler_state(self.sampler)
+        return self.learner.state() | {f"kept.{name}": value for name, value in kept.items()}
 
     def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
         self.learner.restore(state, epoch)
-        kept = with_prefix(state, "kept.")
-        if isinstance(self.sampler, HistorySampler) and kept:
-            layers = range(len(self.sampler.hidden))
-            self.sampler.refresh([kept.get(str(layer)) for layer in layers])
+        restore_sampler(self.sampler, with_prefix(state, "kept."))
 
     def facts(self) -> dict[str, Any]:
         """Which sampler of the user's it was."""

@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # loading rich would take as long as all the rest of `--help`
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.command("train")(train.train)
+app.command("train", cls=train.GroupedHelp)(train.train)
 app.command("evaluate")(apply.evaluate)
 app.command("predict")(apply.predict)
 app.command("embed")(apply.embed)
@@ -57,7 +57,7 @@ def main(commands: typer.Typer = app) -> None:
     try:
         commands()
     except ElsewhereError:
-        sys.exit(1)  # said by the process that it happened in
+        sys.exit(1)  # the process where it happened prints the message
     except FastGCNError as error:
         _fail(str(error))
     except BrokenPipeError:

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fastgcn.cli.data import Json, Seed, SplitName, load_graph
-from fastgcn.cli.output import emit_json, say, show_table
-from fastgcn.cli.train import joined, jointly, load_source, open_data, show_classes
+from fastgcn.cli.data import (
+    Json,
+    Seed,
+    SplitName,
+    joined,
+    jointly,
+    load_graph,
+    load_source,
+    open_data,
+)
+from fastgcn.cli.output import emit_json, say, show_classes, show_table
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:

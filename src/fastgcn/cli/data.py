@@ -1,8 +1,10 @@
-"""Commands that bring graphs in and describe them: info, import, generate."""
+"""Opening the data of a command; the commands info, import, generate and shard."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import dropwhile, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -10,7 +12,12 @@ from fastgcn.cli.output import console, emit_json, say, show_table, size
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
+    from fastgcn.backends.ranks.process_group import ProcessGroup
+    from fastgcn.backends.ranks.shard import Shard
+    from fastgcn.data.shards import StoredShard
     from fastgcn.graph.graph import Graph
+
+T = TypeVar("T")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 SplitName = Annotated[
@@ -22,6 +29,10 @@ SplitName = Annotated[
     ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of a random split.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(help="Under torchrun: seconds that a process waits for another; 300 by default."),
+]
 Out = Annotated[
     Path, typer.Option("--out", show_default=False, help="Folder to write the store to.")
 ]
@@ -34,6 +45,90 @@ def load_graph(data: str, split: str | None = None, seed: int | None = None) -> 
 
     options: dict[str, Any] = {"split": split, "seed": seed}
     return load(data, **{key: value for key, value in options.items() if value is not None})
+
+
+def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
+    """The graph a run was trained on, loaded as it was then."""
+    from fastgcn.data.load import load
+
+    if not source:
+        raise InputError(f"{run_dir} was trained on a graph made in memory; name the data to use")
+    options = dict(source)
+    return load(options.pop("data"), **options)
+
+
+@contextmanager
+def joined(timeout: float | None = None) -> "Iterator[ProcessGroup | None]":
+    """The processes that torchrun started, or None if this one is alone.
+
+    Only the first of them prints.
+    """
+    from fastgcn.backends.ranks import DEFAULT_TIMEOUT, launched
+
+    if not launched():
+        yield None
+        return
+    from fastgcn.backends.ranks.process_group import ProcessGroup
+    from fastgcn.progress import silent
+
+    group = ProcessGroup.join(DEFAULT_TIMEOUT if timeout is None else timeout)
+    if not group.is_main:
+        silent()
+    yield group
+    # Not after a failure: a process that still waits for us would never let go.
+    group.close()
+
+
+def speaks(group: "ProcessGroup | None") -> bool:
+    """True if this process is the one that prints and writes."""
+    return group is None or group.is_main
+
+
+def jointly(group: "ProcessGroup | None", what: str, do: "Callable[[], T]") -> T:
+    """Call `do` in every process; if it fails in one of them, one says why and all stop."""
+    return do() if group is None else group.on_all(what, do)
+
+
+def open_data(
+    group: "ProcessGroup | None", data: str, load: "Callable[[], Graph]", *, resplit: bool = False
+) -> "tuple[Graph, Shard | None]":
+    """A graph and, if several processes work on it, this one's shard.
+
+    `load` opens `data` if that is not a folder of shards; `resplit` says that it changes the split.
+    """
+    from fastgcn.data.shards import is_sharded, open_parts
+
+    folder = Path(data).expanduser()
+    sharded = is_sharded(folder)
+    if group is None:
+        if sharded:
+            raise InputError(
+                f"{data} is a folder of shards, for several processes: torchrun "
+                "--nproc-per-node PARTS -m fastgcn train ...; train on the store in one process"
+            )
+        return load(), None
+    from fastgcn.backends.ranks.shard import Shard
+
+    # Machines may have different folders under one name; all must agree whether it is sharded.
+    if not any(group.host_comm.gather_counts(sharded, "the data")):
+        if group.size == 1:
+            return load(), None
+        # One process downloads or generates what is missing before the others load it.
+        group.on_all("the data", lambda: load() if group.is_main else None)
+        shard = group.on_all("the data", lambda: Shard.of_graph(load(), group))
+        return shard.graph, shard
+
+    def own_part() -> "StoredShard":
+        if resplit:
+            raise InputError(
+                f"{data} was sharded with its split; leave --split and --split-seed out"
+            )
+        return open_parts(folder, group.rank, group.size)
+
+    part = group.on_all("the data", own_part)
+    fingerprint, bounds = part.outline.stored_fingerprint, part.bounds.tolist()
+    group.check_equal("data", {"fingerprint": fingerprint, "bounds": bounds})
+    return part.outline, Shard.of_part(part, group)
 
 
 def info(

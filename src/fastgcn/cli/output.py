@@ -1,4 +1,4 @@
-"""How commands speak: JSON on stdout when asked for, tables for people otherwise."""
+"""Output of commands: JSON on stdout with `--json`, tables and progress for people otherwise."""
 
 import json
 import math
@@ -15,6 +15,8 @@ from fastgcn.files import finite
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fastgcn.train.run import Run
+
 
 def take_any_stream() -> None:
     """Let a command finish where standard output or error is closed, or is not Unicode.
@@ -30,34 +32,34 @@ def take_any_stream() -> None:
 
 
 def emit_json(value: dict[str, Any]) -> None:
-    """The command's one JSON object; everything else goes to stderr.
+    """Print the command's one JSON object; everything else goes to stderr.
 
-    JSON has no word for a number that is none, such as the loss of a training that diverged: null.
+    NaN and infinity, such as the loss of a training that diverged, are written as null.
     """
-    # Escapes stand for what the terminal's encoding may not have.
+    # A terminal whose encoding is not UTF-8 may not have a character; then it is escaped.
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     print(json.dumps(finite(value), ensure_ascii=not unicode, allow_nan=False))
 
 
 def say(text: str) -> None:
-    """A line for people, on stderr."""
+    """Print a line for people, on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def console() -> "Console":
-    """Where tables are printed: stdout, without forced colours or wrapping of plain output."""
+    """The console on stdout for tables; 100 columns wide if stdout is not a terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
 
 
 def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table with its first column left-aligned and the others right-aligned."""
+    """Print a table with its first column left-aligned and the others right-aligned."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    # Texts, for names are the user's own: a string with [brackets] would be taken for markup.
+    # Names are the user's own. In a `str`, rich would take [brackets] for markup.
     table = Table(
         title=Text(title),
         title_justify="left",
@@ -73,7 +75,7 @@ def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
 
 
 def size(n_bytes: float) -> str:
-    """Bytes for people.
+    """A number of bytes as people write it.
 
     >>> size(561_000_000)
     '561.0 MB'
@@ -85,11 +87,58 @@ def size(n_bytes: float) -> str:
     return f"{n_bytes:.1f} TB"
 
 
+def show_result(run: "Run") -> None:
+    """Print the tables at the end: scores, classes, time by purpose; and the run's folder."""
+    result = run.metrics
+    rows = [
+        (part, *(f"{result[f'{part}_{name}']:.4f}" for name in ("micro_f1", "macro_f1", "loss")))
+        for part in ("val", "test")
+        if f"{part}_micro_f1" in result
+    ]
+    show_table(
+        f"{result['dataset']}: epoch {result['best_epoch']} of {result['epochs']} kept",
+        ("", "micro-F1", "macro-F1", "loss"),
+        rows,
+    )
+    if "test_classes" in result:
+        show_classes("test", result["test_classes"], run.class_names)
+    purposes = ("precompute", "sampling", "compute", "evaluation")
+    total = sum(result[f"{purpose}_seconds"] for purpose in purposes)
+    show_table(
+        "Time",
+        ("", "seconds", "shard"),
+        [
+            (p, f"{result[f'{p}_seconds']:.2f}", f"{result[f'{p}_seconds'] / total:.0%}")
+            for p in purposes
+        ]
+        + [("a batch", f"{result['seconds_per_batch']:.5f}", "")],
+    )
+    if run.path is not None:
+        say(f"Run: {run.path}   next: fastgcn predict {run.path} --out predictions.csv")
+
+
+def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None:
+    """Print the scores by class on a part of the split."""
+    count = len(classes["f1"])
+    show_table(
+        f"{part} nodes by class".capitalize(),
+        ("class", "precision", "recall", "F1", "nodes"),
+        [
+            (
+                names[c] if names is not None else c,
+                *(f"{classes[score][c]:.3f}" for score in ("precision", "recall", "f1")),
+                f"{classes['support'][c]:,}",
+            )
+            for c in range(count)
+        ],
+    )
+
+
 _LINE_EVERY = 5.0  # seconds between plain lines
 
 
 class EpochView:
-    """Shows each epoch's record; an interrupted run is told how to go on."""
+    """Shows the record of each epoch; if a run is interrupted, says how to continue it."""
 
     def __init__(self, epochs: int, tensorboard: Path | None, run_dir: Path, *, show: bool) -> None:
         self.epochs, self.run_dir = epochs, run_dir

@@ -48,7 +48,7 @@ def diagnose(
         Path | None, typer.Option(help="A run: its network and settings, and not random weights.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="Settings to start from, as in train; best by default.")
+        str | None, typer.Option(help="Settings to start from, as in train; auto by default.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting, KEY=VALUE; repeatable.")

@@ -1,108 +1,44 @@
-"""Commands under torchrun: joining the other processes, and opening one's shard of the data."""
+"""`fastgcn train`: its flags are made from the declaration of the settings."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from fastgcn.backends.ranks import DEFAULT_TIMEOUT, launched
-from fastgcn.cli.data import Json, Seed, SplitName, load_graph
-from fastgcn.cli.output import emit_json, say, show_table
+from fastgcn.cli.data import (
+    Json,
+    Seed,
+    SplitName,
+    Timeout,
+    joined,
+    jointly,
+    load_graph,
+    load_source,
+    open_data,
+    speaks,
+)
+from fastgcn.cli.output import EpochView, emit_json, say, show_result
+from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
+from fastgcn.settings import Setting, read_assignments, read_toml
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.config import TrainConfig
-    from fastgcn.data.shards import StoredShard
     from fastgcn.graph.graph import Graph
     from fastgcn.train.run import Run
-
-T = TypeVar("T")
-
-Timeout = Annotated[
-    float, typer.Option(help="Under torchrun: seconds that a process waits for another.")
-]
-
-
-@contextmanager
-def joined(timeout: float = DEFAULT_TIMEOUT) -> "Iterator[ProcessGroup | None]":
-    """The processes that torchrun started, None where this one is alone; all but the first are
-    silent."""
-    if not launched():
-        yield None
-        return
-    from fastgcn.backends.ranks.process_group import ProcessGroup
-    from fastgcn.progress import silent
-
-    group = ProcessGroup.join(timeout)
-    if not group.is_main:
-        silent()
-    yield group
-    # Not after a failure: a process that still waits for us would never let go.
-    group.close()
-
-
-def speaks(group: "ProcessGroup | None") -> bool:
-    """Whether this process is the one that prints and writes."""
-    return group is None or group.is_main
-
-
-def jointly(group: "ProcessGroup | None", what: str, do: "Callable[[], T]") -> T:
-    """`do()`; where several processes do it and it fails, one of them says why."""
-    return do() if group is None else group.on_all(what, do)
-
-
-def open_data(
-    group: "ProcessGroup | None", data: str, load: "Callable[[], Graph]", *, resplit: bool = False
-) -> "tuple[Graph, Shard | None]":
-    """A graph and, where several processes work on it, this one's shard.
-
-    `load` opens `data` where that is no folder of shards; `resplit` says that it changes the split.
-    """
-    from fastgcn.data.shards import is_sharded, open_parts
-
-    folder = Path(data).expanduser()
-    sharded = is_sharded(folder)
-    if group is None:
-        if sharded:
-            raise InputError(
-                f"{data} is a folder of shards, for several processes: torchrun "
-                "--nproc-per-node PARTS -m fastgcn train ...; train on the store in one process"
-            )
-        return load(), None
-    from fastgcn.backends.ranks.shard import Shard
-
-    # Machines may have different folders under one name, and all must take the same way.
-    if not any(group.host_comm.gather_counts(sharded, "the data")):
-        if group.size == 1:
-            return load(), None
-        # What must be fetched or generated first is, once.
-        group.on_all("the data", lambda: load() if group.is_main else None)
-        shard = group.on_all("the data", lambda: Shard.of_graph(load(), group))
-        return shard.graph, shard
-
-    def own_part() -> "StoredShard":
-        if resplit:
-            raise InputError(
-                f"{data} was sharded with its split; leave --split and --split-seed out"
-            )
-        return open_parts(folder, group.rank, group.size)
-
-    part = group.on_all("the data", own_part)
-    fingerprint, bounds = part.outline.stored_fingerprint, part.bounds.tolist()
-    group.check_equal("data", {"fingerprint": fingerprint, "bounds": bounds})
-    return part.outline, Shard.of_part(part, group)
 
 
 def run_folder(group: "ProcessGroup | None", asked: Path | None, name: str) -> tuple[Path, bool]:
     """The folder of a run, and whether to continue the run that is in it.
 
-    That is so where these processes have been started in the place of ones that began it, and
-    never for a run that was there before: torchrun's own store knows.
+    A run is continued if torchrun has restarted the processes that began it. Its own store says
+    so; a run that was there before is never continued.
     """
     key = f"run of {name} in {asked}"
 
@@ -120,43 +56,75 @@ def run_folder(group: "ProcessGroup | None", asked: Path | None, name: str) -> t
     return Path(path), again
 
 
+class GroupedHelp(TyperCommand):
+    """A command whose `--help` lists the settings of each group under a heading of its own."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or usual
+            if record is not None:
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for each setting; it gets their values as `**flags`."""
+    signature = inspect.signature(command, eval_str=True)
+    *own, _ = signature.parameters.values()
+    general = [_flag(each) for each in SETTINGS.values() if each.group == "General"]
+    others = [_flag(each) for each in SETTINGS.values() if each.group != "General"]
+    # `--help` lists flags in this order.
+    parameters = [*own[:2], *general, *own[2:], *others]
+    by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    command.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]
+    return command
+
+
+def _flag(setting: Setting) -> inspect.Parameter:
+    """The flag of a setting; None where it is not given."""
+    text = setting.help
+    if not setting.automatic and setting.default is not None:
+        text += f" [default: {setting.default_text}]"
+    names = [setting.flag] if setting.kind is bool and "/" in setting.flag else []
+    option = typer.Option(
+        *names,
+        help=text,
+        rich_help_panel=None if setting.group == "General" else f"{setting.group} settings",
+    )
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[setting.flag_type | None, option],
+    )
+
+
+def given_settings(
+    file: Path | None, assignments: Sequence[str] | None, flags: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings that a command was given: in a file, by `--set` and by flags, which win."""
+    parsed = {
+        name: SETTINGS[name].parse(value) if isinstance(value, str) else value
+        for name, value in flags.items()
+        if value is not None
+    }
+    return (read_toml(file) if file else {}) | read_assignments(assignments or ()) | parsed
+
+
+@with_settings
 def train(
     ctx: typer.Context,
     data: Annotated[
         str | None, typer.Argument(help="A data set's name, or a folder or file to load.")
     ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="Settings to start from: best (the default), or paper."),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="fastgcn, fastgcn-uniform, fastgcn-transductive, authors-code, gcn, gcn-batched, "
-            "graphsage-gcn or graphsage-mean."
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
-    hidden: Annotated[str | None, typer.Option(help="Hidden widths, such as 128 or 64,64.")] = None,
-    samples: Annotated[
-        str | None, typer.Option(help="Vertices drawn a layer, such as 400 or 400,200; or auto.")
-    ] = None,
-    distribution: Annotated[
-        str | None, typer.Option(help="importance, uniform, flat, optimal or ladies.")
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Training nodes a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Adam's step size.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Shard of entries zeroed.")] = None,
-    precompute: Annotated[
-        bool | None, typer.Option(help="Compute ÂX once, so that the first layer is exact.")
-    ] = None,
-    inductive: Annotated[
-        bool | None,
-        typer.Option("--inductive/--transductive", help="Train without the other nodes, or with."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting, KEY=VALUE; repeatable.")
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any setting as KEY=VALUE in TOML's syntax; repeatable."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
     split: SplitName = None,
@@ -167,33 +135,20 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="Continue the interrupted run in this folder.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; 0 = all.")] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="What the process may take, such as 4GB; what does not fit is on disk."),
-    ] = None,
-    inputs_dtype: Annotated[
-        str | None, typer.Option(help="What ÂX is kept in: float32, float16 or bfloat16.")
-    ] = None,
-    features: Annotated[
-        str | None, typer.Option(help="On a GPU, where the features are: auto, device or host.")
-    ] = None,
-    products: Annotated[
-        str | None, typer.Option(help="On a GPU, what matrix products round to: tf32 or float32.")
-    ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
-    timeout: Timeout = DEFAULT_TIMEOUT,
+    timeout: Timeout = None,
     json: Json = False,
+    **flags: Any,
 ) -> None:
-    """Train a classifier on a graph's training nodes; validation nodes choose the weights kept."""
+    """Train a classifier on a graph's training nodes; validation nodes choose the weights kept.
+
+    Settings that are not given are chosen for the graph, or by --preset.
+    """
     if (data is None) == (resume is None):
         raise InputError("give either DATA to train on or --resume RUN to continue")
     ignored = _given(ctx, but=("resume", "tensorboard", "timeout", "json"))
     if resume is not None and ignored:
         raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
-    from fastgcn.config import SETTINGS
-    from fastgcn.settings import read_assignments, read_toml
     from fastgcn.train.presets import resolve
 
     with joined(timeout) as group:
@@ -209,36 +164,10 @@ def train(
         if again:
             run = _resume(folder, tensorboard, json, group)
         else:
-            flags: dict[str, Any] = {
-                "preset": preset,
-                "method": method,
-                "seed": seed,
-                "epochs": epochs,
-                "hidden": None if hidden is None else SETTINGS["hidden"].parse(hidden),
-                "samples": None if samples is None else SETTINGS["samples"].parse(samples),
-                "distribution": distribution,
-                "batch_size": batch_size,
-                "learning_rate": learning_rate,
-                "dropout": dropout,
-                "precompute": precompute,
-                "inductive": inductive,
-                "device": device,
-                "threads": threads,
-                "memory": memory,
-                "inputs_dtype": inputs_dtype,
-                "features": features,
-                "products": products,
-            }
             chosen = jointly(
                 group,
                 "settings",
-                lambda: resolve(
-                    graph,
-                    None,
-                    (read_toml(config) if config else {})
-                    | read_assignments(settings or ())
-                    | {name: value for name, value in flags.items() if value is not None},
-                ),
+                lambda: resolve(graph, None, given_settings(config, assignments, flags)),
             )
             run = _train(graph, chosen, folder, tensorboard, json, shard)
     if run is None or not speaks(group):
@@ -275,7 +204,7 @@ def _train(
     elif not shard.group.is_main:
         return fit(graph, config, run_dir=run_dir, shard=shard)
     _announce(graph, config)
-    with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
+    with EpochView(config.epochs, tensorboard, run_dir, show=not json) as on_epoch:
         return fit(graph, config, run_dir=run_dir, callbacks=[on_epoch], shard=shard)
 
 
@@ -301,18 +230,8 @@ def _resume(
         return resume(run_dir, graph, shard=shard)
     config = RunFolder(run_dir, about).config
     _announce(graph, config)
-    with _epoch_view(config.epochs, tensorboard, run_dir, json) as on_epoch:
+    with EpochView(config.epochs, tensorboard, run_dir, show=not json) as on_epoch:
         return resume(run_dir, graph, callbacks=[on_epoch], shard=shard)
-
-
-def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
-    """The graph a run was trained on, loaded as it was then."""
-    from fastgcn.data.load import load
-
-    if not source:
-        raise InputError(f"{run_dir} was trained on a graph made in memory; name the data to use")
-    options = dict(source)
-    return load(options.pop("data"), **options)
 
 
 def _announce(graph: "Graph", config: "TrainConfig") -> None:
@@ -346,56 +265,3 @@ def _sampling(config: "TrainConfig") -> str:
         return "no sampling"
     drawn = ", ".join(f"{t:,}" for t in config.layer_samples)
     return f"{config.distribution} sampling of {drawn} vertices a layer"
-
-
-def _epoch_view(epochs: int, tensorboard: Path | None, run_dir: Path, json: bool) -> Any:
-    from fastgcn.cli.output import EpochView
-
-    return EpochView(epochs, tensorboard, run_dir, show=not json)
-
-
-def show_result(run: "Run") -> None:
-    """The tables at the end: scores, classes, where the time went, and where the run is."""
-    result = run.metrics
-    rows = [
-        (part, *(f"{result[f'{part}_{name}']:.4f}" for name in ("micro_f1", "macro_f1", "loss")))
-        for part in ("val", "test")
-        if f"{part}_micro_f1" in result
-    ]
-    show_table(
-        f"{result['dataset']}: epoch {result['best_epoch']} of {result['epochs']} kept",
-        ("", "micro-F1", "macro-F1", "loss"),
-        rows,
-    )
-    if "test_classes" in result:
-        show_classes("test", result["test_classes"], run.class_names)
-    purposes = ("precompute", "sampling", "compute", "evaluation")
-    total = sum(result[f"{purpose}_seconds"] for purpose in purposes)
-    show_table(
-        "Time",
-        ("", "seconds", "shard"),
-        [
-            (p, f"{result[f'{p}_seconds']:.2f}", f"{result[f'{p}_seconds'] / total:.0%}")
-            for p in purposes
-        ]
-        + [("a batch", f"{result['seconds_per_batch']:.5f}", "")],
-    )
-    if run.path is not None:
-        say(f"Run: {run.path}   next: fastgcn predict {run.path} --out predictions.csv")
-
-
-def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None:
-    """Scores by class on a part of the split."""
-    count = len(classes["f1"])
-    show_table(
-        f"{part} nodes by class".capitalize(),
-        ("class", "precision", "recall", "F1", "nodes"),
-        [
-            (
-                names[c] if names is not None else c,
-                *(f"{classes[score][c]:.3f}" for score in ("precision", "recall", "f1")),
-                f"{classes['support'][c]:,}",
-            )
-            for c in range(count)
-        ],
-    )

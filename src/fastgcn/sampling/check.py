@@ -292,8 +292,8 @@ def check_blocks(blocks: Sequence[Block], batch: Tensor, n: int, *, own_rows: bo
         _must(torch.equal(below.dst, above.src), "src of a block must be dst of the one below")
     for block in blocks:
         src, shape = block.src.tolist(), (len(block.dst), len(block.src))
-        _must(len(set(src)) == len(src), f"src must be distinct, got {src}")
-        _must(all(0 <= u < n for u in src), f"src must lie in 0..{n - 1}, got {src}")
+        _must(len(set(src)) == len(src), f"src must be distinct, got {_shown(src)}")
+        _must(all(0 <= u < n for u in src), f"src must lie in 0..{n - 1}, got {_shown(src)}")
         _must(tuple(block.adj.shape) == shape, f"adj must be {shape}, got {block.adj.shape}")
         _must(block.adj.dtype == torch.float32, f"adj must be float32, got {block.adj.dtype}")
         layout = block.adj.layout
@@ -302,7 +302,16 @@ def check_blocks(blocks: Sequence[Block], batch: Tensor, n: int, *, own_rows: bo
         _must(bool(block.adj.to_dense().isfinite().all()), "entries of adj must be finite")
         if own_rows:
             leads = torch.equal(block.src[: len(block.dst)], block.dst)
-            _must(leads, f"src must begin with dst, got {src} for {block.dst.tolist()}")
+            dst = _shown(block.dst.tolist())
+            _must(
+                leads,
+                f"src must begin with dst for such a network, got {_shown(src)} for {dst}",
+            )
+
+
+def _shown(ids: list[int]) -> str:
+    """The first few of some ids, for a message."""
+    return f"[{', '.join(map(str, ids[:8]))}{', ...' if len(ids) > 8 else ''}]"
 
 
 def _check_repeatable(

@@ -37,13 +37,13 @@ def paper_reddit() -> TrainConfig:
 
 
 def authors_code(base: TrainConfig | None = None) -> TrainConfig:
-    """What the authors' published program does, where it departs from the paper.
+    """`base` changed to what the authors' published program does, which departs from the paper.
 
-    q ∝ ‖Â(:,u)‖ and not its square; drawn without replacement, among the neighbours of the
-    batch; divided by t·q(u) with q normalised over all vertices, so that the estimate is
-    scaled up; a partial last batch is dropped; L2 on the first layer only (5e-4; 1e-4 on
-    Reddit), no biases; rows of features sum to one; the test graph is that of training and
-    test nodes; their stopping rule. Load Planetoid data with `split="authors"`.
+    It draws with q ∝ ‖Â(:,u)‖, not its square, without replacement, among the neighbours of the
+    batch. It divides by t·q(u) with q normalised over all vertices, which scales the estimate up.
+    It drops a partial last batch, has L2 on the first layer only (5e-4; 1e-4 on Reddit) and no
+    biases, and scales rows of features to sum 1. Its test graph has the training and test nodes,
+    and it has a stopping rule of its own. Load Planetoid data with `split="authors"`.
     """
     base = base or paper_cora()
     return base.replace(
@@ -97,9 +97,9 @@ def paper_preset(data_name: str) -> TrainConfig:
     return paper_pubmed() if data_name == "pubmed" else paper_reddit()
 
 
-# Few vertices, well spent: drawn from the rows of the layer above by the sizes of their entries, in
-# strata, the nodes themselves in full. Of the family, the lowest error of the gradient at a given
-# t (docs/estimators.md).
+# Draw from the rows of the layer above by the sizes of their entries, in strata, with each node's
+# own term exact: at a given t the lowest error of the gradient of all members of the family
+# (docs/estimators.md).
 _BEST_SAMPLER: dict[str, Any] = {
     "distribution": "ladies",
     "power": 1.0,
@@ -107,7 +107,7 @@ _BEST_SAMPLER: dict[str, Any] = {
     "self_term": "exact",
 }
 
-# Below this share of labelled training nodes, the graph between them is too thin to learn from.
+# Below this share of training nodes, too few edges join two of them to learn from.
 _FEW_TRAINING_NODES = 0.1
 
 
@@ -174,11 +174,11 @@ def best_in_paper_budget(data_name: str) -> TrainConfig:
 
 
 def best_preset(graph: Graph) -> TrainConfig:
-    """The best settings known for a graph: by its name, or else by what it is like.
+    """The automatic choice: the best settings known for a graph, by its name or by its kind.
 
-    Real-valued features are standardised. A batch is an eighth of the training nodes, within
-    32..1,024. Where training nodes are few among many, all nodes' features and edges are used
-    (transductive), as the training nodes alone have hardly an edge between them.
+    Dense features are standardised. A batch is an eighth of the training nodes, within 32..1,024.
+    If few of the nodes are training nodes, hardly an edge joins two of them, and training uses the
+    features and edges of all nodes (transductive).
 
     >>> import fastgcn
     >>> best_preset(fastgcn.load("digits")).distribution
@@ -207,7 +207,7 @@ def best_preset(graph: Graph) -> TrainConfig:
     )
 
 
-# Each method as a change to the settings that the preset gives.
+# What each method changes in the settings of a preset.
 METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
     "fastgcn": lambda config: config,
     "fastgcn-uniform": lambda config: config.replace(distribution="uniform"),
@@ -250,4 +250,9 @@ def resolve(
     own = {k: v for k, v in given.to_dict().items() if k != "preset"}
     if given.method in VARIANTS:
         del own["method"]
-    return start.replace(**own)
+    chosen = start.replace(**own)
+    if preset == "auto" and "samples" not in own and isinstance(chosen.samples, int):
+        # The user may have chosen a smaller training graph than the preset did.
+        n = len(graph.split.train) if chosen.inductive else graph.n_nodes
+        chosen = chosen.replace(samples=max(1, min(chosen.samples, n)))
+    return chosen

@@ -108,5 +108,5 @@ def test_row_norms_do_not_depend_on_where_the_features_are(
         found.append(row_norms(place(there).model, config, data, rows))
     assert [len(each) for each in found[0]] == [36] * config.sampled_layers
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
-    want = [torch.from_numpy(each) for each in ready(graph, config).row_norms()]
+    want = [torch.from_numpy(each.norms()) for each in ready(graph, config).layer_rows()]
     torch.testing.assert_close([each.cpu() for each in found[0]], want, rtol=1e-5, atol=1e-6)

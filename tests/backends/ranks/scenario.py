@@ -21,7 +21,7 @@ from fastgcn.backends.ranks.forward import embed_shared, gathered, predict_share
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.shard import Shard
 from fastgcn.cli.apply import write_embeddings
-from fastgcn.cli.train import open_data
+from fastgcn.cli.data import open_data
 from fastgcn.data.shards import shard
 from fastgcn.data.store import save
 from fastgcn.errors import ElsewhereError, FastGCNError

@@ -14,7 +14,8 @@ from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.distributions import RankNumbering
 from fastgcn.backends.ranks.process_group import ProcessGroup, agreed_prefix
 from fastgcn.backends.ranks.shard import Shard
-from fastgcn.cli.train import open_data, run_folder
+from fastgcn.cli.data import open_data
+from fastgcn.cli.train import run_folder
 from fastgcn.errors import InputError
 from tests.communities import communities, quick, without_times
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastgcn.data.readers import unpickle
+from fastgcn.data.readers import planetoid
 from fastgcn.errors import FormatError, UnsafeFileError
 from tests.data.readers.python2_pickle import array_pickle
 
@@ -62,7 +62,7 @@ def test_code_is_refused_by_name_and_not_run(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "ind.bad.x"
     file.write_bytes(content)
     with pytest.raises(UnsafeFileError) as error:
-        unpickle.read_record(file)
+        planetoid.read_record(file)
     assert f"{file} asks for {asked_for}," in str(error.value)
     assert not mark.exists()
 
@@ -81,7 +81,7 @@ def test_stand_ins_cannot_be_changed_from_a_pickle(tmp_path: Path) -> None:
     for name in (b"numpy\nndarray", b"numpy\ndtype", b"collections\ndefaultdict"):
         file.write_bytes(b"\x80\x02c" + name + b"\nN}U\x08__call__K\x01s\x86b.")
         with pytest.raises(FormatError, match="is damaged"):
-            unpickle.read_record(file)
+            planetoid.read_record(file)
 
 
 @pytest.mark.parametrize(
@@ -100,18 +100,18 @@ def test_arrays_that_are_none(tmp_path: Path, old: bytes, new: bytes, message: s
     file = tmp_path / "ind.bad.y"
     file.write_bytes(content.replace(old, new))
     with pytest.raises(FormatError, match=message):
-        unpickle.array(unpickle.read_record(file), file)
+        planetoid.array(planetoid.read_record(file), file)
 
 
 def test_fortran_order_and_byte_order_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "ind.good.y"
     for values in (np.asfortranarray(np.arange(6).reshape(2, 3)), np.arange(6, dtype=">i4")):
         file.write_bytes(pickle.dumps(values, 2))
-        np.testing.assert_array_equal(unpickle.array(unpickle.read_record(file), file), values)
+        np.testing.assert_array_equal(planetoid.array(planetoid.read_record(file), file), values)
 
 
 def test_a_damaged_number_does_not_ask_for_all_memory(tmp_path: Path) -> None:
     file = tmp_path / "ind.bad.graph"
     file.write_bytes(b"\x80\x02}r\xff\xff\xff\xff.")
     with pytest.raises(FormatError, match="remembered under the number 4294967295"):
-        unpickle.read_record(file)
+        planetoid.read_record(file)

@@ -15,8 +15,8 @@ from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
 from fastgcn.data.store import StoreWriter, is_store, open_store, read_manifest
+from fastgcn.data.tables.columns import NodeIndex
 from fastgcn.data.tables.files import TableFile, floats, is_number, listed
-from fastgcn.data.tables.ids import NodeIndex
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes, write_features
 from fastgcn.errors import InputError
 from fastgcn.graph import checks

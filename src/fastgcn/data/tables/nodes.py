@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import StoreWriter
+from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex, label_reader
 from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, listed
-from fastgcn.data.tables.ids import IdCollector, NodeIndex
-from fastgcn.data.tables.labels import Categories, label_reader
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
 from fastgcn.graph.graph import Split
