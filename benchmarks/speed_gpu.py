@@ -13,18 +13,14 @@ from benchmarks.speed import Effort, Part, Show, figure
 from benchmarks.speed_costs import Records
 from benchmarks.timing import device_seconds
 from fastgcn.backends.gpu.backend import GpuBackend
-from fastgcn.backends.gpu.forward import forward
-from fastgcn.backends.gpu.matrix import (
-    DeviceEdges,
-    DeviceMatrix,
-    WholeBlock,
-    empty_rows,
-    upload_rows,
-)
+from fastgcn.backends.gpu.data import upload_edges, upload_rows
+from fastgcn.backends.gpu.forward import exact_forward
+from fastgcn.backends.gpu.matrix import DeviceMatrix, WholeBlock
 from fastgcn.backends.gpu.sampler import DeviceSampler
-from fastgcn.backends.gpu.steps import FusedSteps, Replay
+from fastgcn.backends.gpu.steps import FusedSteps, Recording
 from fastgcn.data.load import load
 from fastgcn.features.store import NodeFeatures
+from fastgcn.kernels.gpu.products import empty_rows
 from fastgcn.model import GCN
 from fastgcn.report.page import Content, Table
 from fastgcn.train.loop import Training, fit
@@ -103,21 +99,21 @@ def measure_step(*, data: str, batch_size: int, samples: int, rounds: int) -> Re
     backend = GpuBackend(graph, config, device)
     backend.prepare()
     backend.train_epoch(0)
-    group, steps = backend.group, backend.steps()
+    batches, steps = backend.training.batches, backend.training.steps
     assert isinstance(steps, FusedSteps)
-    group.shuffle(0)
+    batches.shuffle(0)
 
     def replayed() -> None:
-        group.at.zero_()
-        steps.replay.play()
+        batches.at.zero_()
+        steps.recording.play()
 
     def drawn() -> None:
-        group.draw()
+        batches.draw()
 
-    whole = device_seconds(replayed, rounds) / group.count
-    drawing = device_seconds(Replay(drawn, device, []).play, rounds) / group.count
-    (room,) = group.sampler.rooms
-    met = float(room.n_sources.float().mean())
+    whole = device_seconds(replayed, rounds) / batches.count
+    drawing = device_seconds(Recording(drawn, device, []).play, rounds) / batches.count
+    (blocks,) = batches.sampler.buffers
+    met = float(blocks.n_sources.float().mean())
     (width, d), classes = backend.model.convolutions[0].weight.shape, graph.n_classes
     parameters = sum(p.numel() for p in backend.model.parameters())
     small = torch.zeros(1, device=device)
@@ -129,12 +125,12 @@ def measure_step(*, data: str, batch_size: int, samples: int, rounds: int) -> Re
     return {
         "seconds": whole,
         "drawing": drawing,
-        "steps": group.count,
+        "steps": batches.count,
         "met": met,
         "bytes": 4 * (2 * met * width + 2 * 3 * parameters + 4 * met * d),
         "flops": 2 * (2 * met * width * d + 3 * batch_size * d * classes),
         "bandwidth": bandwidth(rounds),
-        "launches": device_seconds(Replay(empty_kernels, device, []).play, rounds) / 100,
+        "launches": device_seconds(Recording(empty_kernels, device, []).play, rounds) / 100,
     }
 
 
@@ -190,7 +186,7 @@ def measure_hub(*, nodes: int, degree: int, hub: int, rounds: int) -> Record:
         def work() -> None:
             sampler.sample(rows, steps)
 
-        return device_seconds(Replay(work, device, []).play, rounds) / len(rows)
+        return device_seconds(Recording(work, device, []).play, rounds) / len(rows)
 
     entries = {"plain": 256 * degree, "hub": 255 * degree + hub}
     return {"plain": seconds(plain), "hub": seconds(with_hub), "entries": entries}
@@ -228,8 +224,8 @@ def measure_epoch(*, data: str, sizes: list[list[int]], rounds: int) -> Record:
             times.append(time.perf_counter() - begin)
 
         def epoch(backend: GpuBackend = backend) -> None:
-            backend.group.shuffle(0)
-            backend.steps().run()
+            backend.training.batches.shuffle(0)
+            backend.training.steps.run()
 
         found[f"{batch_size}, {samples}"] = {
             "seconds": device_seconds(epoch, rounds),
@@ -327,7 +323,7 @@ def measure_products(*, data: str, rounds: int) -> Record:
     dense products alone.
     """
     device, graph, config = torch.device("cuda"), load(data), paper_preset(data)
-    edges = DeviceEdges.of(graph.csr, device)
+    edges = upload_edges(graph.csr, device)
     x = empty_rows(graph.n_nodes, graph.n_features, torch.float32, device)
     upload_rows(NodeFeatures(graph.features), x)
     train = torch.from_numpy(np.sort(graph.split.train)).to(device)
@@ -349,7 +345,7 @@ def measure_products(*, data: str, rounds: int) -> Record:
             "once": 8 * own.numel() + 8 * len(trained.indices),
         },
         "inference": {
-            "seconds": device_seconds(lambda: forward(model, [whole, whole], x), rounds),
+            "seconds": device_seconds(lambda: exact_forward(model, [whole, whole], x), rounds),
             "gemms": device_seconds(lambda: (x @ w0, hidden @ w1), rounds),
             "gathered": 4 * widths * (entries + graph.n_nodes) + 2 * 8 * entries,
             "nodes": graph.n_nodes,

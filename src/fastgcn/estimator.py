@@ -1,4 +1,4 @@
-"""`FastGCNClassifier`: the scikit-learn face over `fit`, `predict`, `embed` and `evaluate`."""
+"""`FastGCNClassifier`: `fit`, `predict`, `embed` and `evaluate` with scikit-learn's conventions."""
 
 import inspect
 from dataclasses import replace
@@ -186,9 +186,9 @@ def _class_ids(graph: Graph, y: Any, k: int) -> IntArray | BoolArray:
 
 
 def _relabelled(graph: Graph, nodes: IntArray, labels: IntArray | BoolArray) -> Graph:
-    """The graph with `labels` for `nodes`; itself where they are what it has.
+    """The graph with `labels` for `nodes`, or the graph itself if it has these labels already.
 
-    Otherwise without a split: the labels of its validation nodes may mean something else.
+    A changed graph has no split: the labels of its validation nodes may mean something else.
     """
     own = graph.labels
     if own is None:

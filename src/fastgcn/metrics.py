@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -48,9 +50,9 @@ class Tally:
     """Counts from which all scores follow; those of disjoint sets of nodes add up.
 
     Attributes:
-        nodes: how many were judged, and `right` of them in all their labels.
-        loss: the sum of -log, of the probabilities given to what is true, of `decisions` many.
-        hits, guessed, true: (C,) nodes of each class that were found, predicted, and there.
+        nodes: how many were scored; `right` of them have all their labels right.
+        loss: the sum of -log p over `decisions` decisions, p the probability of the truth.
+        hits, guessed, true: (C,) nodes of each class that are found, predicted, and there.
     """
 
     nodes: int
@@ -60,6 +62,20 @@ class Tally:
     hits: IntArray
     guessed: IntArray
     true: IntArray
+
+    @classmethod
+    def of(cls, figures: Tensor) -> "Tally":
+        """From `figures`, or from the sum of several of them."""
+        loss, *whole = figures.tolist()
+        nodes, right, decisions, *classes = map(int, whole)
+        return cls(nodes, right, loss, decisions, *np.array(classes).reshape(3, -1))
+
+    @property
+    def figures(self) -> Tensor:
+        """(4 + 3C,) float64: all counts in a row, for processes to add up."""
+        facts = [self.loss, self.nodes, self.right, self.decisions]
+        classes = np.concatenate([facts, self.hits, self.guessed, self.true])
+        return torch.from_numpy(classes.astype(np.float64))
 
     def metrics(self) -> Metrics:
         hits, met = self.hits, self.guessed + self.true
@@ -78,25 +94,32 @@ class Tally:
         )
 
 
-def tally(probabilities: FloatArray, labels: IntArray | BoolArray) -> Tally:
-    """What (k, C) probabilities get right of (k,) class ids or (k, C) label sets."""
-    n_classes = probabilities.shape[1]
-    if labels.ndim == 2:
-        truth, guess = labels.astype(bool), probabilities > 0.5
-        chances: FloatArray = probabilities.astype(np.float64)
-        chances = np.where(truth, chances, 1.0 - chances)
-        right = (truth == guess).all(axis=1)
-        hits, guessed, true = (part.sum(axis=0) for part in (truth & guess, guess, truth))
+def tally(probabilities: FloatArray | Tensor, labels: IntArray | BoolArray | Tensor) -> Tally:
+    """What (k, C) probabilities get right of (k,) class ids or (k, C) label sets.
+
+    Both are arrays, or both are tensors on one device, where they are counted.
+    """
+    # What is used of both libraries has the same names in both.
+    library: Any = torch if isinstance(probabilities, Tensor) else np
+    found: Any = probabilities
+    known: Any = labels
+    if known.ndim == 2:
+        truth, guess = known > 0, found > 0.5
+        chances = library.asarray(found, dtype=library.float64)
+        chances = library.where(truth, chances, 1.0 - chances)
+        right = (truth == guess).all(1)
+        classes = [part.sum(0) for part in (truth & guess, guess, truth)]
     else:
-        best = probabilities.argmax(axis=1)
-        chances = probabilities[np.arange(len(labels)), labels]
-        right = best == labels
-        hits, guessed, true = (
-            np.bincount(ids, minlength=n_classes) for ids in (labels[right], best, labels)
-        )
-    surprise = -np.log(np.clip(chances.astype(np.float64), 1e-12, 1.0))
-    counts = len(labels), int(np.count_nonzero(right))
-    return Tally(*counts, float(surprise.sum()), surprise.size, hits, guessed, true)
+        best = found.argmax(1)
+        row = library.ones_like(best).cumsum(0) - 1  # 0..k-1, on the same device
+        chances = library.asarray(found[row, known], dtype=library.float64)
+        right = best == known
+        classes = [
+            library.bincount(ids, minlength=found.shape[1]) for ids in (known[right], best, known)
+        ]
+    loss = -library.log(library.clip(chances, 1e-12, 1.0)).sum()
+    counts = [np.array(part.tolist(), np.int64) for part in classes]
+    return Tally(len(found), int(right.sum()), float(loss), int(np.prod(chances.shape)), *counts)
 
 
 def _share(part: AnyArray, whole: AnyArray) -> FloatArray:

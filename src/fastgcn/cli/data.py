@@ -1,5 +1,6 @@
 """Opening the data of a command; the commands info, import, generate and shard."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import dropwhile, pairwise
@@ -63,6 +64,9 @@ def joined(timeout: float | None = None) -> "Iterator[ProcessGroup | None]":
 
     Only the first of them prints.
     """
+    if "RANK" not in os.environ:  # asked first, for importing backends loads torch
+        yield None
+        return
     from fastgcn.backends.ranks import DEFAULT_TIMEOUT, launched
 
     if not launched():
@@ -75,7 +79,7 @@ def joined(timeout: float | None = None) -> "Iterator[ProcessGroup | None]":
     if not group.is_main:
         silent()
     yield group
-    # Not after a failure: a process that still waits for us would never let go.
+    # Not after a failure: another process may still wait for this one, and closing would hang.
     group.close()
 
 

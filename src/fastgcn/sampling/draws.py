@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.config import Distribution, Draws
@@ -243,27 +244,28 @@ def process_points(length: float, rng: Rng) -> FloatArray:
     return reached[reached < 1]
 
 
+Numbers = TypeVar("Numbers", FloatArray, Tensor)
+
+
 def fixed_q(
-    distribution: Distribution, norms: FloatArray, power: float, row_norms: FloatArray
-) -> FloatArray:
+    distribution: Distribution, norms: Numbers, power: float, row_norms: Numbers
+) -> Numbers:
     """(n,) float64, summing to one; all zero where Â has no entry and nothing need be drawn.
 
-    `norms` (n,) are ‖Â(:,u)‖, `row_norms` (n,) the |x(u)| of `optimal`.
+    `norms` (n,) are ‖Â(:,u)‖, `row_norms` (n,) the |x(u)| of `optimal`: both float64, both arrays
+    or both tensors on one device.
 
     >>> fixed_q("flat", np.array([1.0, 3.0]), 2.0, np.ones(2))
     array([0.1, 0.9])
     """
-    if distribution == "uniform":
-        weight: FloatArray = np.ones(len(norms))
-    elif distribution == "importance":
-        weight = norms**2
-    elif distribution == "flat":
-        weight = norms**power
+    powers = {"uniform": 0.0, "importance": 2.0, "flat": power}
+    if distribution in powers:
+        weight = norms ** powers[distribution]
     else:
-        weight = norms * np.asarray(row_norms, dtype=np.float64)
+        weight = norms * row_norms
         # A vertex whose x is exactly zero adds nothing now, but q must stay positive where
         # Â is, or the estimate would be biased as soon as the model moves on.
-        weight = np.maximum(weight, 1e-6 * weight.max() * (norms > 0))
+        weight = weight.clip(1e-6 * weight.max() * (norms > 0))
         if not weight.any():
             weight = norms
     total = weight.sum()

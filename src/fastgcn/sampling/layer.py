@@ -279,7 +279,7 @@ class LayerSampler:
             return
         norms = np.sqrt(self._sums[1])
         self._q = [
-            fixed_q(self.distribution, norms, self.power, row_norms)
+            fixed_q(self.distribution, norms, self.power, np.asarray(row_norms, np.float64))
             for row_norms in self._row_norms
         ]
         self._sources = [self._source(q, t) for q, t in zip(self._q, self.samples, strict=True)]

@@ -13,9 +13,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-from fastgcn.kernels.gpu.adam import Parameter
-from fastgcn.kernels.gpu.scan import Room
-from fastgcn.kernels.gpu.step import PlainStep
+from fastgcn.kernels.gpu.blocks import BlockBuffers
+from fastgcn.kernels.gpu.step import AdamParameter, FusedStep
 from tests.backends.gpu.on_device import SETTINGS, training
 from tests.communities import communities
 
@@ -46,16 +45,15 @@ def steps(dtype: torch.dtype, sources: int, *, precision: str, frugal: bool) -> 
     size, width, d, classes = 256, 602, 128, 41
     shapes = [(width, d), (d,), (d, classes), (classes,)]
     w1, b1, w2, b2 = (
-        Parameter(weight=torch.zeros(s), mean=torch.zeros(s), square=torch.zeros(s), decay=0.1)
+        AdamParameter(weight=torch.zeros(s), mean=torch.zeros(s), square=torch.zeros(s), decay=0.1)
         for s in shapes
     )
     x = torch.zeros((10, 608), dtype=dtype)[:, :width]
-    step = PlainStep(x, (w1, b1, w2, b2), size, sources, 0.01, precision=precision, frugal=frugal)
-    room = Room.make(1, size, sources, 0, 1, 1, x.device)
+    step = FusedStep(x, (w1, b1, w2, b2), size, sources, 0.01, precision=precision, frugal=frugal)
+    blocks = BlockBuffers.empty(1, size, sources, 0, 1, 1, x.device)
     ids, whole = torch.zeros((1, size), dtype=torch.int32), torch.zeros(1, dtype=torch.int64)
-    csr = room.offsets, room.columns, room.entries
     losses = torch.zeros((1, step.tiles))
-    step(0, room.sources, room.n_sources, csr, ids, ids.float(), ids[:, 0], whole, losses)
+    step(0, blocks, ids, ids.float(), ids[:, 0], whole, losses)
 
 
 def main(capability: int) -> dict[str, dict[str, int]]:

@@ -7,7 +7,8 @@ import torch
 from fastgcn.backends.gpu.sampler import KINDS, DeviceSampler
 from fastgcn.config import Distribution, Draws
 from fastgcn.graph.adjacency import Adjacency
-from fastgcn.kernels.gpu import reference
+from fastgcn.kernels.gpu.blocks import dense_block, sampled_rows_reference
+from fastgcn.kernels.gpu.draw import points_reference
 from fastgcn.sampling import LayerSampler
 from tests.backends.gpu.small import DEVICE, batches, matrix
 
@@ -36,15 +37,15 @@ def test_blocks_are_what_the_draws_make_of_the_rows(
     dense, _ = matrix()
     device = sampler(distribution=distribution, power=power, draws=draws, exact_self=exact_self)
     rows, steps = batches(K, SIZE, N), torch.tensor([5], device=DEVICE)
-    (room,) = device.sample(rows, steps)
+    (blocks,) = device.sample(rows, steps)
     q: torch.Tensor | float = device.power if distribution == "ladies" else device.laws[0].q
     for k in range(K):
-        want = reference.sampled_rows(
-            dense, rows[k], device.draws[0].vertices[k], q, exact_self=exact_self
+        want = sampled_rows_reference(
+            dense, rows[k], device.drawn[0].vertices[k], q, exact_self=exact_self
         )
-        found = reference.dense_block(room, k, SIZE, N)
+        found = dense_block(blocks, k, SIZE, N)
         torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
-        assert (room.sources[k, int(room.n_sources[k]) :] == -1).all()
+        assert (blocks.sources[k, int(blocks.n_sources[k]) :] == -1).all()
     assert (device.place == device.place.max()).all(), "the work space is left as it was found"
 
 
@@ -57,18 +58,18 @@ def test_vertices_are_those_that_the_points_fall_on(draws: Draws, before: int) -
     seed = device.seed * 61
     cumulative = law.cumulative.cpu().numpy()
     for k in range(K):
-        points = reference.points(seed, before + k, T, KINDS[draws])
+        points = points_reference(seed, before + k, T, KINDS[draws])
         want = np.searchsorted(cumulative, points * cumulative[-1], side="right")
-        np.testing.assert_array_equal(device.draws[0].vertices[k].cpu(), want)
+        np.testing.assert_array_equal(device.drawn[0].vertices[k].cpu(), want)
 
 
 def test_vertices_of_no_chance_are_never_drawn() -> None:
     _, small = matrix()
     small.values[small.indices >= N - 5] = 0.0
     device = DeviceSampler(small, [T], size=SIZE, count=K, seed=0)
-    (room,) = device.sample(batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE))
-    assert int(device.draws[0].vertices.max()) < N - 5
-    assert bool(torch.isfinite(room.entries[: int(room.offsets[-1])]).all())
+    (blocks,) = device.sample(batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE))
+    assert int(device.drawn[0].vertices.max()) < N - 5
+    assert bool(torch.isfinite(blocks.entries[: int(blocks.offsets[-1])]).all())
 
 
 def test_hubs_and_draws_that_take_several_chunks() -> None:
@@ -76,12 +77,12 @@ def test_hubs_and_draws_that_take_several_chunks() -> None:
     dense, large = matrix(n, degree=2.0)
     device = DeviceSampler(large, [t], size=SIZE, count=K, seed=0)
     rows = batches(K, SIZE, n)
-    (room,) = device.sample(rows, torch.tensor([3], device=DEVICE))
-    assert len(room.chunk_hits) > 1
+    (blocks,) = device.sample(rows, torch.tensor([3], device=DEVICE))
+    assert len(blocks.chunk_hits) > 1
     for k in range(K):
-        drawn = device.draws[0].vertices[k]
-        want = reference.sampled_rows(dense, rows[k], drawn, device.laws[0].q, exact_self=False)
-        found = reference.dense_block(room, k, SIZE, n)
+        drawn = device.drawn[0].vertices[k]
+        want = sampled_rows_reference(dense, rows[k], drawn, device.laws[0].q, exact_self=False)
+        found = dense_block(blocks, k, SIZE, n)
         torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
 
 
@@ -91,9 +92,9 @@ def test_rows_without_entries_give_an_empty_block() -> None:
     rows[:, 1:] = -1
     # The work space holds what was met before them.
     device.sample(batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE))
-    (room,) = device.sample(rows, torch.zeros(1, dtype=torch.int64, device=DEVICE))
-    assert int(room.offsets[-1]) == 0
-    assert (room.n_sources == 0).all()
+    (blocks,) = device.sample(rows, torch.zeros(1, dtype=torch.int64, device=DEVICE))
+    assert int(blocks.offsets[-1]) == 0
+    assert (blocks.n_sources == 0).all()
 
 
 def test_lower_layers_have_the_sources_of_the_upper_as_rows() -> None:
@@ -104,10 +105,10 @@ def test_lower_layers_have_the_sources_of_the_upper_as_rows() -> None:
     )
     for k in range(K):
         rows = upper.sources[k]
-        want = reference.sampled_rows(
-            dense, rows, device.draws[0].vertices[k], device.laws[0].q, exact_self=True
+        want = sampled_rows_reference(
+            dense, rows, device.drawn[0].vertices[k], device.laws[0].q, exact_self=True
         )
-        found = reference.dense_block(lower, k, len(rows), N)
+        found = dense_block(lower, k, len(rows), N)
         torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
 
 
@@ -133,9 +134,8 @@ def test_expectation_and_variance_are_those_of_the_cpu(
     there = []
     for group in range(groups):
         steps = torch.tensor([group * count], device=DEVICE)
-        (room,) = device.sample(rows.repeat(count, 1), steps)
-        blocks = [reference.dense_block(room, k, len(rows), N) @ x for k in range(count)]
-        there += [float(block.sum()) for block in blocks]
+        (blocks,) = device.sample(rows.repeat(count, 1), steps)
+        there += [float((dense_block(blocks, k, len(rows), N) @ x).sum()) for k in range(count)]
     indptr, indices, values = (part.cpu().numpy() for part in small.csr)
     sampler = LayerSampler(
         Adjacency(indptr, indices, values), [T], distribution=distribution, draws=draws

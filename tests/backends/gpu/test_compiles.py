@@ -16,7 +16,7 @@ LARGE, SMALL = 227 << 10, 99 << 10
 
 STEP = {"hidden_rows", "loss_rows", "update_weights"}
 OTHERS = {
-    "_draw_vertices", "_draw_entries", "_fold", "_forget", "_scan", "_number", "_mix_rows",
+    "_draw_vertices", "_draw_entries", "_fold", "_clear", "_scan", "_number", "_mix_rows",
     "_unmix_rows", "_multiply", "_gather", "_adam_entries",
 }  # fmt: skip
 

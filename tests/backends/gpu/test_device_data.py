@@ -12,9 +12,9 @@ from fastgcn.backends.cpu import ready
 from fastgcn.backends.data import prepare
 from fastgcn.backends.gpu import forward as norms_of_rows
 from fastgcn.backends.gpu.data import features_fit, prepare_on_device
-from fastgcn.backends.gpu.forward import HostRows, row_norms
-from fastgcn.backends.gpu.matrix import empty_rows
+from fastgcn.backends.gpu.forward import row_norms
 from fastgcn.errors import InputError
+from fastgcn.kernels.gpu.products import empty_rows
 from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.backends.gpu.small import DEVICE
 from tests.communities import communities
@@ -25,7 +25,7 @@ def test_a_split_may_be_in_any_order(features: str) -> None:
     plain = communities(weighted=True)
     mixed = np.random.default_rng(0).permutation(plain.split.train)
     graph = plain.with_split(Split(mixed, plain.split.val, plain.split.test))
-    there = prepare_on_device(graph, SETTINGS.replace(features=features), DEVICE)
+    _, there = prepare_on_device(graph, SETTINGS.replace(features=features), DEVICE)
     here = prepare(plain, SETTINGS, None)
     want = here.rows(torch.arange(here.adjacency.n))
     torch.testing.assert_close(there.inputs.cpu(), want, rtol=1e-5, atol=1e-5)
@@ -50,7 +50,8 @@ def test_a_bound_on_the_hosts_memory_is_kept() -> None:
     graph = dataclasses.replace(communities(), features=np.ones((60, 5_000), np.float32))
     config = SETTINGS.replace(features="host", memory="1MB")
     # X of 36 training nodes takes 0.7 MB, and ÂX as much.
-    assert prepare_on_device(graph, config.replace(precompute=False), DEVICE).features is None
+    there, _ = prepare_on_device(graph, config.replace(precompute=False), DEVICE)
+    assert there.features is None
     with pytest.raises(InputError, match="take 1 MB of the host's memory .* --device cpu"):
         prepare_on_device(graph, config, DEVICE)
 
@@ -88,9 +89,9 @@ def test_own_rows_that_half_precision_lacks_are_refused() -> None:
 
 @pytest.mark.parametrize("features", ["device", "host"])
 def test_only_what_is_precomputed_is_in_half_precision(features: str) -> None:
-    kept = prepare_on_device(communities(), half(features), DEVICE)
+    _, kept = prepare_on_device(communities(), half(features), DEVICE)
     assert kept.inputs.dtype == torch.float16
-    as_it_is = prepare_on_device(communities(), half(features, precompute=False), DEVICE)
+    _, as_it_is = prepare_on_device(communities(), half(features, precompute=False), DEVICE)
     assert as_it_is.inputs.dtype == torch.float32
 
 
@@ -102,10 +103,8 @@ def test_row_norms_do_not_depend_on_where_the_features_are(
     graph, found = communities(), []
     config = SETTINGS.replace(distribution="optimal", hidden=(8, 5), **changes)
     for features in ("device", "host"):
-        there = training(graph, config.replace(features=features))
-        data = place(there).data
-        rows = HostRows(graph.features, data.nodes)
-        found.append(row_norms(place(there).model, config, data, rows))
+        there = place(training(graph, config.replace(features=features)))
+        found.append(row_norms(there.model, config, there.on_device, there.training.data))
     assert [len(each) for each in found[0]] == [36] * config.sampled_layers
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
     want = [torch.from_numpy(each.norms()) for each in ready(graph, config).layer_rows()]

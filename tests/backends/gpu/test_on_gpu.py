@@ -34,7 +34,7 @@ pytestmark = [
 )
 def test_training_on_the_device_learns_what_the_cpu_learns(changes: dict[str, Any]) -> None:
     graph = communities()
-    config = quick(epochs=30, batch_size=32, **changes)
+    config = quick(**({"epochs": 30, "batch_size": 32} | changes))
     there = fit(graph, config.replace(device="cuda"))
     here = fit(graph, config.replace(device="cpu"))
     assert there.metrics["device"].startswith("cuda")

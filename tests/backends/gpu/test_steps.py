@@ -19,23 +19,15 @@ def test_fused_steps_are_those_of_autograd() -> None:
     graph = communities()
     kinds = []
     for kind in (FusedSteps, AutogradSteps):
-        there = training(graph, SETTINGS.replace(bias=True))
-        parameters = DeviceParameters(place(there).model, place(there).learner.optimizer)
-        group = place(there).group
-        group.shuffle(0)
+        there = place(training(graph, SETTINGS.replace(bias=True)))
+        parameters = DeviceParameters(there.model, there.learner.optimizer)
+        data, batches = there.training.data, there.training.batches
+        batches.shuffle(0)
         if kind is FusedSteps:
-            kind(place(there).model, parameters, place(there).data, group, "ieee").run()
+            FusedSteps(there.model, parameters, data, batches, "ieee").run()
         else:
-            data = place(there).data
-            AutogradSteps(
-                place(there).model,
-                place(there).loss,
-                parameters,
-                data,
-                group,
-                place(there).learner.dropout_rng,
-            ).run()
-        kinds.append((place(there).model.state_dict(), group.losses.clone(), parameters.steps))
+            AutogradSteps(there.model, there.training.loss, parameters, data, batches).run()
+        kinds.append((there.model.state_dict(), batches.losses.clone(), parameters.steps))
     (fused, losses, steps), (plain, others, count) = kinds
     assert steps == count == len(losses.view(-1))
     torch.testing.assert_close(losses, others, rtol=1e-4, atol=1e-5)
@@ -59,11 +51,10 @@ def test_work_is_tried_out_from_the_same_state_each_time() -> None:
 def test_a_step_can_be_tried_out_before_it_is_taken(batch_size: int) -> None:
     """One batch an epoch, too: a second try must not look for a second one."""
     there = training(communities(), SETTINGS.replace(batch_size=batch_size, dropout=0.1))
-    place(there).group.shuffle(0)
-    steps = place(there).steps()
+    place(there).training.batches.shuffle(0)
+    steps = place(there).training.steps
     assert isinstance(steps, AutogradSteps)
-    group, parameters = place(there).group, steps.parameters
-    changed = [*parameters.memory, steps.current, group.steps, steps.losses]
+    changed = [*steps.parameters.memory, steps.current, steps.batches.steps, steps.losses]
     before = [part.clone() for part in changed]
     try_out(steps.step.play, changed)
     assert all(torch.equal(now, then) for now, then in zip(changed, before, strict=True))
@@ -88,7 +79,7 @@ def test_kernels_that_a_device_has_no_room_for(
     there = training(communities(), SETTINGS)
     there.epoch()
     assert asked == [False, True]
-    assert isinstance(place(there).steps(), FusedSteps if refused == 1 else AutogradSteps)
+    assert isinstance(place(there).training.steps, FusedSteps if refused == 1 else AutogradSteps)
     assert len(said) == refused - 1
     assert all("no room for the kernels" in line for line in said)
 
@@ -96,16 +87,16 @@ def test_kernels_that_a_device_has_no_room_for(
 def test_a_network_too_wide_for_one_tile_takes_its_steps_by_autograd() -> None:
     there = training(communities(), SETTINGS.replace(hidden=1_025))
     there.epoch()
-    assert isinstance(place(there).steps(), AutogradSteps)
+    assert isinstance(place(there).training.steps, AutogradSteps)
 
 
 def test_what_steps_worked_on_is_gone_when_the_test_begins() -> None:
     there = training(communities(), SETTINGS)
     there.epoch()
     kept = place(there)
-    data = kept.data
-    gone = [weakref.ref(part) for part in (kept.group, kept.steps(), data.inputs)]
-    del data
+    used = kept.training
+    gone = [weakref.ref(part) for part in (used.batches, used.steps, used.data.inputs)]
+    del used
     scores = kept.evaluate("test", last=True)
     gc.collect()
     assert [ref() for ref in gone] == [None] * 3

@@ -78,8 +78,8 @@ def without_some_labels(*nodes: int) -> Graph:
 def test_a_node_without_a_label_can_stand_in_for_no_row(changes: dict[str, Any]) -> None:
     """Node 0 does where a batch is not full; in transductive training it may have no label."""
     there = training(without_some_labels(0), SETTINGS.replace(inductive=False, **changes))
-    group = place(there).group
-    assert group.size * group.n_steps > group.used
+    batches = place(there).training.batches
+    assert batches.size * batches.n_steps > batches.used
     assert np.isfinite(there.epoch()["train_loss"])
 
 
@@ -97,17 +97,17 @@ def test_nodes_without_labels_are_in_the_graph_that_is_judged_on() -> None:
 
 def test_an_epoch_visits_every_node_once() -> None:
     there = training(communities(), SETTINGS)
-    group = place(there).group
+    batches = place(there).training.batches
     for epoch in range(2):
-        group.shuffle(epoch)
-        seen = group.order[group.order >= 0]
-        assert torch.equal(seen.sort().values, place(there).data.batch_nodes.sort().values)
-    first = group.order.clone()
-    group.shuffle(0)
-    assert not torch.equal(first, group.order)
-    group.shuffle(1)
-    assert torch.equal(first, group.order), "an epoch's order is its own whenever it is begun"
-    assert sum(group.sizes) == len(seen)
+        batches.shuffle(epoch)
+        seen = batches.order[batches.order >= 0]
+        assert torch.equal(seen.sort().values, place(there).training.data.batch_nodes.sort().values)
+    first = batches.order.clone()
+    batches.shuffle(0)
+    assert not torch.equal(first, batches.order)
+    batches.shuffle(1)
+    assert torch.equal(first, batches.order), "an epoch's order is its own whenever it is begun"
+    assert sum(batches.sizes) == len(seen)
 
 
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.2, "batch_size": 1_000}])

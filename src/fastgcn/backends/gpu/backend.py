@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from operator import mul
 from typing import Any, TypeVar
 
@@ -11,10 +10,10 @@ from torch import Tensor
 
 from fastgcn.backends.base import Checkpoint, EpochResult, Learner, Part
 from fastgcn.backends.data import loss_for
-from fastgcn.backends.gpu.data import DeviceData, prepare_on_device
-from fastgcn.backends.gpu.forward import DeviceJudge, HostRows, row_norms
-from fastgcn.backends.gpu.sampler import Group
-from fastgcn.backends.gpu.steps import EpochSteps, make_steps
+from fastgcn.backends.gpu.data import DeviceGraph, prepare_on_device
+from fastgcn.backends.gpu.forward import DeviceEvaluator, row_norms
+from fastgcn.backends.gpu.sampler import EpochBatches
+from fastgcn.backends.gpu.steps import DeviceTraining
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
 from fastgcn.metrics import Metrics
@@ -24,16 +23,15 @@ T = TypeVar("T")
 
 
 class GpuBackend:
-    """A graph on a device; the order of batches follows from the seed and the epoch alone.
+    """Trains and evaluates on one device; the order of batches depends on seed and epoch alone.
 
     Attributes, after `prepare`:
-        data: the training graph on the device.
-        group: the batches of an epoch, K at a time.
-        validate_every: every epoch, for on the device a validation takes less than one.
+        on_device: the whole graph, for evaluation too.
+        validate_every: 1 by default, because a validation takes less time than an epoch.
     """
 
-    data: DeviceData
-    group: Group
+    on_device: DeviceGraph
+    learner: Learner
 
     def __init__(
         self, graph: Graph, config: TrainConfig, device: torch.device, model: GCN | None = None
@@ -41,8 +39,8 @@ class GpuBackend:
         self.graph, self.config, self._device = graph, config, device
         self._given_model = model
         self.validate_every = 1 if config.validate_every == "auto" else config.validate_every
-        self._steps: EpochSteps | None = None
-        self._evaluators: dict[Part, DeviceJudge | None] = {}
+        self._training: DeviceTraining | None = None
+        self._evaluators: dict[Part, DeviceEvaluator] = {}
 
     @property
     def device(self) -> torch.device:
@@ -52,75 +50,61 @@ class GpuBackend:
     def model(self) -> GCN:
         return self.learner.model
 
+    @property
+    def training(self) -> DeviceTraining:
+        """What only training needs; there between `prepare` and the last evaluation."""
+        assert self._training is not None
+        return self._training
+
     def prepare(self) -> None:
         graph, config = self.graph, self.config
         if self._device.index is not None:
-            # Kernels are launched, and graphs recorded, where torch has its current device.
+            # Kernels are launched, and graphs recorded, on torch's current device.
             torch.cuda.set_device(self._device)
-        self.data = prepare_on_device(graph, config, self._device)
+        self.on_device, data = prepare_on_device(graph, config, self._device)
         model = start_from(self._given_model, config, graph).to(self._device)
-        model.set_feature_statistics(self.data.statistics)
+        model.set_feature_statistics(self.on_device.host_features.statistics)
         self.learner = Learner(model, config, self._device)
-        labels = self.data.labels[self.data.batch_nodes]
-        self.loss = loss_for(labels, graph, config).to(self._device)
-        self.group = Group(self.data, config, self.loss, own_rows=config.needs_own_rows)
-
-    def steps(self) -> EpochSteps:
-        """Those of an epoch, recorded when the first is wanted: a run that is continued has its
-        weights and moments by then."""
-        if self._steps is None:
-            learner, tf32 = self.learner, self.config.products == "tf32"
-            self._steps = make_steps(
-                learner.model,
-                self.loss,
-                learner.optimizer,
-                self.data,
-                self.group,
-                learner.dropout_rng,
-                tf32=tf32,
-            )
-        return self._steps
+        loss = loss_for(data.labels[data.batch_nodes], graph, config).to(self._device)
+        self._training = DeviceTraining(
+            model,
+            loss,
+            self.learner.optimizer,
+            data,
+            EpochBatches(data, config, loss),
+            tf32=config.products == "tf32",
+        )
 
     def train_epoch(self, epoch: int) -> EpochResult:
         start = time.perf_counter()
+        data, batches = self.training.data, self.training.batches
         if self.config.distribution == "optimal":
-            features = HostRows(self.graph.features, self.data.nodes)
-            norms = row_norms(self.model, self.config, self.data, features)
-            self.group.sampler.set_row_norms(norms)
-        self.group.shuffle(epoch)
+            norms = row_norms(self.model, self.config, self.on_device, data)
+            batches.sampler.set_row_norms(norms)
+        batches.shuffle(epoch)
         drawn = time.perf_counter()
-        self.steps().run()
-        losses, empty_rows = self.group.results()  # the host waits here, once an epoch
-        sizes = self.group.sizes
+        self.training.steps.run()
+        losses, empty_rows = batches.results()  # the host waits here, once an epoch
         seconds = {"sampling": drawn - start, "compute": time.perf_counter() - drawn}
-        mean = sum(map(mul, losses, sizes)) / sum(sizes)
-        return EpochResult(mean, self.group.n_steps, empty_rows, seconds)
+        mean = sum(map(mul, losses, batches.sizes)) / batches.used
+        return EpochResult(mean, batches.n_steps, empty_rows, seconds)
 
     def evaluate(
         self, part: Part, model: GCN | None = None, *, last: bool = False
     ) -> Metrics | None:
-        if last:
-            self._release()
-        if part not in self._evaluators:
-            self._evaluators[part] = self._evaluator(part, last=last)
-        evaluator = self._evaluators[part]
-        if evaluator is None or not len(evaluator):
-            return None
-        return evaluator(self.model if model is None else model)
-
-    def _evaluator(self, part: Part, *, last: bool) -> DeviceJudge | None:
         nodes = getattr(self.graph.split, part)
         if not nodes.size:
             return None
-        return DeviceJudge(self.graph, self.config, self.data, nodes, once=last)
-
-    def _release(self) -> None:
-        """Let go of what only steps work on: with a test beside it, it would be the peak."""
-        self._evaluators.clear()
-        self._steps = None
-        del self.group
-        nothing = torch.empty(0, device=self._device)
-        self.data = replace(self.data, inputs=nothing, beside=None)
+        if last:
+            # Together with what a test takes, what training holds would be the peak of memory.
+            self._training = None
+            self._evaluators.clear()
+        if part not in self._evaluators:
+            self._evaluators[part] = DeviceEvaluator(
+                self.graph, self.config, self.on_device, nodes, once=last
+            )
+        evaluator = self._evaluators[part]
+        return evaluator(self.model if model is None else model) if len(evaluator) else None
 
     def state(self) -> dict[str, Tensor]:
         return self.learner.state()

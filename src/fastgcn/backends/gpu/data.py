@@ -1,116 +1,232 @@
-"""Arrays and features from memory or a memory map to the device, in pinned chunks."""
+"""A graph on the device: edges and features uploaded in pinned chunks, and the training data."""
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
+from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.backends.data import check_trainable, label_tensor
-from fastgcn.backends.gpu.matrix import (
-    DeviceEdges,
-    DeviceMatrix,
-    aligned,
-    empty_rows,
-    row_stride,
-    upload_rows,
-)
+from fastgcn.backends.gpu.matrix import DeviceEdges, DeviceMatrix
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.encoded import DTYPES, check_range
 from fastgcn.features.plan import Budget
-from fastgcn.features.scaling import Statistics, column_statistics
+from fastgcn.features.scaling import column_statistics
 from fastgcn.features.store import NodeFeatures
+from fastgcn.graph.csr import CSR, damaged
 from fastgcn.graph.graph import Graph
+from fastgcn.kernels.gpu.products import aligned, empty_rows, gather, row_stride
 from fastgcn.memory import shown_bytes
-from fastgcn.progress import note
+from fastgcn.progress import note, progress
+from fastgcn.scratch import forget
 
-# Of the device's free memory, what features may take; the rest is for products and blocks.
-_SHARE = 0.7
+# Bytes of a chunk, and chunks under way: threads read some while others are copied.
+_CHUNK_BYTES, _BUFFERS = 1 << 25, 6
+# The share of the device's free memory that rows of features or of a network may take.
+FREE_SHARE = 0.7
+# Bytes of X on the device at once, if it stays on the host.
+_COLUMN_BYTES = 1 << 30
+
+
+def upload(array: AnyArray, device: torch.device) -> Tensor:
+    """A 1-D array on the device."""
+    out = torch.empty(len(array), dtype=_torch_type(array.dtype), device=device)
+    _stream(lambda first, stop: array[first:stop], array.itemsize, out)
+    forget(array)
+    return out
+
+
+def upload_rows(features: NodeFeatures, out: Tensor) -> Tensor:
+    """out (n, F), on the device or pinned = all rows of the features, scaled, in order."""
+    if isinstance(features.features, csr_array):
+        for first, part in features.parts(_CHUNK_BYTES):
+            _scatter(part, out[first : first + part.shape[0]])
+        return out
+    plain = features.scaling == "none" and features.nodes is None
+
+    def rows(first: int, stop: int) -> FloatArray:
+        if plain and isinstance(features.features, np.ndarray):
+            return features.features[first:stop]
+        return features.between(first, stop).numpy()
+
+    _stream(rows, 4 * features.width, out)
+    features.forget()
+    return out
+
+
+def _scatter(part: "FloatArray | csr_array", out: Tensor) -> None:
+    if not isinstance(part, csr_array):
+        out.copy_(torch.from_numpy(np.ascontiguousarray(part)))
+        return
+    out.zero_()
+    row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+    where = [
+        torch.from_numpy(np.asarray(ids, np.int64)).to(out.device) for ids in (row, part.indices)
+    ]
+    values = torch.from_numpy(np.asarray(part.data, np.float32)).to(out.device, out.dtype)
+    out.index_put_((where[0], where[1]), values)
+
+
+def _stream(read: Callable[[int, int], AnyArray], row_bytes: int, out: Tensor) -> None:
+    """out = read(0, len(out)), in chunks: threads read into pinned memory, copies go from there."""
+    step = max(1, _CHUNK_BYTES // max(row_bytes, 1))
+    chunks = [(first, min(first + step, len(out))) for first in range(0, len(out), step)]
+    on_device = out.device.type == "cuda"
+    buffers: list[Tensor | None] = [None] * _BUFFERS
+    sent: list[torch.cuda.Event | None] = [None] * _BUFFERS
+
+    def fill(number: int) -> Tensor:
+        rows = np.asarray(read(*chunks[number]))
+        if not on_device:
+            return torch.from_numpy(rows.copy())
+        slot = number % _BUFFERS
+        if (event := sent[slot]) is not None:
+            event.synchronize()
+        buffer = buffers[slot]
+        if buffer is None:
+            shape = (min(step, len(out)), *rows.shape[1:])
+            buffer = torch.empty(shape, dtype=_torch_type(rows.dtype), pin_memory=True)
+            buffers[slot] = buffer
+        np.copyto(buffer[: len(rows)].numpy(), rows)
+        return buffer[: len(rows)]
+
+    with (
+        ThreadPoolExecutor(_BUFFERS - 2) as pool,
+        progress("Moving to the device", len(out), "rows") as advance,
+    ):
+        waiting = [pool.submit(fill, number) for number in range(min(_BUFFERS - 1, len(chunks)))]
+        for number, (first, stop) in enumerate(chunks):
+            rows = waiting[number].result()
+            out[first:stop].copy_(rows, non_blocking=True)
+            if on_device:
+                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                event.record()
+                sent[number % _BUFFERS] = event
+            # The chunk that uses this buffer next can be read only after the event is recorded.
+            if len(waiting) < len(chunks):
+                waiting.append(pool.submit(fill, len(waiting)))
+            advance(stop - first)
+    if on_device:
+        torch.cuda.current_stream(out.device).synchronize()
+
+
+def _torch_type(dtype: "np.dtype[np.generic]") -> torch.dtype:
+    return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
+def upload_edges(csr: CSR, device: torch.device) -> DeviceEdges:
+    """The edges on the device; edges that are damaged on disk are refused."""
+    indptr = upload(csr.indptr, device).to(torch.int64)
+    indices = upload(csr.indices, device).to(torch.int32)
+    n = len(indptr) - 1
+    if n and bool((indptr.diff() < 0).any()):
+        raise damaged(csr.indptr, "its rows are not in order")
+    if len(indices) and bool(((indices < 0) | (indices >= n)).any()):
+        raise damaged(csr.indices, f"it names a column outside of 0..{n - 1:,}")
+    weights = None if csr.weights is None else upload(csr.weights, device).to(torch.float32)
+    return DeviceEdges(indptr, indices, weights)
 
 
 @dataclass(frozen=True)
-class DeviceData:
-    """The training graph on the device.
+class DeviceGraph:
+    """A whole graph, its edges on the device.
 
     Attributes:
-        edges: those of the whole graph.
-        matrix: Â of the training graph.
-        nodes: (n,) int64, ids of its nodes; None where it is the whole graph.
-        features: X (N, F) of the whole graph on the device; None where it stays on the host.
-        inputs: (n, F) rows of ÂX, or of X where nothing is precomputed; on the device, or in
-            pinned memory of the host.
-        beside: (n, F) rows of X, for a first layer that wants both.
-        batch_nodes: (k,) int32.
-        labels: (n,) int64 or (n, C) float32.
+        host_features: rows of X (N, F) on the host, scaled when they are read.
+        features: X (N, F) on the device; None if it stays on the host.
     """
 
     edges: DeviceEdges
+    host_features: NodeFeatures
+    features: Tensor | None
+
+    @property
+    def device(self) -> torch.device:
+        return self.edges.indptr.device
+
+    def x(self, nodes: Tensor | None) -> Tensor | NodeFeatures:
+        """Rows of X of `nodes` or of all: on the device if X is there, else to be read."""
+        if self.features is not None:
+            if nodes is None:
+                return self.features
+            n, width = len(nodes), self.features.shape[1]
+            return gather(self.features, nodes, empty_rows(n, width, torch.float32, self.device))
+        rows = self.host_features
+        ids = None if nodes is None else nodes.cpu().numpy()
+        return NodeFeatures(rows.features, rows.scaling, ids, rows.statistics)
+
+
+@dataclass(frozen=True)
+class DeviceTrainingData:
+    """The training graph on the device, and what only training needs of it.
+
+    Attributes:
+        matrix: Â of the training graph.
+        nodes: (n,) int64, the ids of its nodes, ascending; None if it is the whole graph.
+        inputs: (n, F) rows of ÂX, or of X if nothing is precomputed; on the device, or in
+            pinned memory of the host.
+        beside: (n, F) rows of X, if the first layer takes both.
+        batch_nodes: (k,) int32, the nodes that batches are made of.
+        labels: (n,) int64 or (n, C) float32.
+    """
+
     matrix: DeviceMatrix
     nodes: Tensor | None
-    features: Tensor | None
     inputs: Tensor
     beside: Tensor | None
     batch_nodes: Tensor
     labels: Tensor
-    statistics: Statistics | None
+
+    def input_chunks(self, n_bytes: int) -> Iterator[Tensor]:
+        """(k, F) or (k, 2F) float32 on the device: all input rows in order, in chunks."""
+        parts = [self.inputs] if self.beside is None else [self.inputs, self.beside]
+        device = self.matrix.indices.device
+        step = max(1, n_bytes // (4 * len(parts) * self.inputs.shape[1]))
+        for start in range(0, len(self.inputs), step):
+            yield torch.cat([part[start : start + step].to(device).float() for part in parts], 1)
 
 
-def prepare_on_device(graph: Graph, config: TrainConfig, device: torch.device) -> DeviceData:
-    """As `training_data.prepare`; nothing of other nodes goes into what is trained on."""
+def prepare_on_device(
+    graph: Graph, config: TrainConfig, device: torch.device
+) -> tuple[DeviceGraph, DeviceTrainingData]:
+    """The graph and its training data, made as `backends.data.prepare` makes them.
+
+    Training data hold nothing of nodes outside the training graph.
+    """
     check_trainable(graph, config)
     statistics = None
     if config.feature_scaling == "standard":
         statistics = column_statistics(graph.features, graph.split.train)
-    edges = DeviceEdges.of(graph.csr, device)
-    # A split may be in any order, and rows and columns that are renumbered must be in one.
+    edges = upload_edges(graph.csr, device)
+    # A split may be in any order; renumbering needs ascending ids.
     trained = np.sort(graph.split.train)
     train = torch.from_numpy(trained).to(device)
-    matrix = (edges.induced(train) if config.inductive else edges).normalized(config.normalization)
-    rows = NodeFeatures(graph.features, config.feature_scaling, None, statistics)
-    dtype = DTYPES[config.inputs_dtype] if config.precompute else torch.float32
-    on_device = features_fit(graph, config, device)
-    features = None
     nodes = train if config.inductive else None
-    if on_device:
-        features = empty_rows(len(rows), rows.width, torch.float32, device)
-        upload_rows(rows, features)
-        own = features
-        if nodes is not None:
-            from fastgcn.kernels.gpu.mix import gather
-
-            own = gather(
-                features, nodes, empty_rows(len(nodes), rows.width, features.dtype, device)
-            )
-        rows_in = matrix.times(own) if config.precompute else own
-        inputs = aligned(rows_in, dtype)
-        check_range(rows_in, inputs)
-        beside = None
-        if config.precompute and config.input_skip:
-            beside = aligned(own, dtype)
-            check_range(own, beside)
+    matrix = (edges if nodes is None else edges.induced(nodes)).normalized(config.normalization)
+    rows = NodeFeatures(graph.features, config.feature_scaling, None, statistics)
+    features = None
+    if features_fit(graph, config, device):
+        features = upload_rows(rows, empty_rows(len(rows), rows.width, torch.float32, device))
+    there = DeviceGraph(edges, rows, features)
+    x = there.x(nodes)
+    if isinstance(x, Tensor):
+        inputs, beside = _inputs_on_device(matrix, x, config)
     else:
-        ids = None if nodes is None else trained
-        own_rows = NodeFeatures(graph.features, config.feature_scaling, ids, statistics)
-        inputs, beside = _on_host(matrix, own_rows, config, dtype)
+        inputs, beside = _inputs_on_host(matrix, x, config)
     assert graph.labels is not None
     labels = label_tensor(graph.labels if nodes is None else graph.labels[trained])
-    batch_nodes = torch.arange(matrix.n, device=device) if nodes is not None else train
-    return DeviceData(
-        edges,
-        matrix,
-        nodes,
-        features,
-        inputs,
-        beside,
-        batch_nodes.int(),
-        labels.to(device),
-        statistics,
-    )
+    batch_nodes = train if nodes is None else torch.arange(matrix.n, device=device)
+    data = DeviceTrainingData(matrix, nodes, inputs, beside, batch_nodes.int(), labels.to(device))
+    return there, data
 
 
 def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> bool:
-    """Whether X and what is made of it go to the device; said where it is not so."""
+    """Whether X and ÂX go to the device; a note says where they are."""
     if config.features != "auto":
         return config.features == "device"
     if device.type != "cuda":
@@ -119,26 +235,41 @@ def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> boo
     needed = row_stride(graph.n_features, torch.float32) * 4 * (2 * graph.n_nodes + 2 * trained)
     free = torch.cuda.mem_get_info(device)[0]
     sizes = f"with ÂX they take {needed / 1e9:.1f} GB, and it has {free / 1e9:.1f} GB free"
-    if needed <= _SHARE * free:
+    if needed <= FREE_SHARE * free:
         note(f"the features are on the device: {sizes}")
         return True
     note(f"the features stay in the host's memory, not the device's: {sizes}")
     return False
 
 
-# Bytes of X that are on the device at once, where it stays on the host.
-_COLUMN_BYTES = 1 << 30
+def _input_dtype(config: TrainConfig) -> torch.dtype:
+    """Only what is precomputed is kept in half precision."""
+    return DTYPES[config.inputs_dtype] if config.precompute else torch.float32
 
 
-def _on_host(
-    matrix: DeviceMatrix, rows: NodeFeatures, config: TrainConfig, dtype: torch.dtype
+def _inputs_on_device(
+    matrix: DeviceMatrix, x: Tensor, config: TrainConfig
 ) -> tuple[Tensor, Tensor | None]:
-    """ÂX and X in pinned memory, which kernels read row by row; ÂX some columns at a time."""
-    n, width = len(rows), rows.width
+    """`inputs` and `beside` of the training data."""
+
+    def kept(rows: Tensor) -> Tensor:
+        rounded = aligned(rows, _input_dtype(config))
+        check_range(rows, rounded)
+        return rounded
+
+    if not config.precompute:
+        return kept(x), None
+    return kept(matrix.times(x)), kept(x) if config.input_skip else None
+
+
+def _inputs_on_host(
+    matrix: DeviceMatrix, rows: NodeFeatures, config: TrainConfig
+) -> tuple[Tensor, Tensor | None]:
+    """The same in pinned memory, which kernels read row by row; ÂX is made column by column."""
+    n, width, dtype = len(rows), rows.width, _input_dtype(config)
     kept = [torch.float32, dtype] if config.precompute else [torch.float32]
     _check_memory(sum(n * row_stride(width, each) * each.itemsize for each in kept), config)
-    x = empty_rows(n, width, torch.float32, None)
-    upload_rows(rows, x)
+    x = upload_rows(rows, empty_rows(n, width, torch.float32, None))
     if not config.precompute:
         return x, None
     mixed = empty_rows(n, width, dtype, None)
@@ -153,7 +284,7 @@ def _on_host(
 
 
 def _check_memory(needed: int, config: TrainConfig) -> None:
-    """Refuse to hold more on the host than was asked for."""
+    """Refuse to hold more on the host than the settings allow."""
     asked = Budget.of(config.memory).asked
     if asked is not None and needed > asked:
         raise InputError(

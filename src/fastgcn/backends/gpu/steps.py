@@ -1,28 +1,30 @@
-"""Work on a device, recorded once as a CUDA graph and played back."""
+"""An epoch of training steps on the device, recorded as CUDA graphs and played back."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, cast
 
 import torch
 from torch import Generator, Tensor, nn
 
-from fastgcn.backends.gpu.data import DeviceData
-from fastgcn.backends.gpu.matrix import GroupBlock
-from fastgcn.backends.gpu.sampler import Group
+from fastgcn.backends.gpu.data import DeviceTrainingData
+from fastgcn.backends.gpu.matrix import SampledBlock
+from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.steps import Adam
-from fastgcn.kernels.gpu.adam import Parameter, adam
-from fastgcn.kernels.gpu.mix import gather
-from fastgcn.kernels.gpu.step import OutOfResources, PlainStep, has_room
+from fastgcn.kernels.gpu.products import gather
+from fastgcn.kernels.gpu.step import AdamParameter, FusedStep, OutOfResources, adam, fits_one_tile
 from fastgcn.model import GCN
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block
 
 
-class Replay:
-    """`work`, which always does the same to the same memory, without the cost of asking for it.
+class Recording:
+    """Device work that always does the same to the same memory, recorded as a CUDA graph.
 
-    `state` is what the work changes for good: recording tries the work out, and puts that back,
-    as it does with `generators`. Where there is no CUDA, the work is simply done.
+    `play` repeats it without the cost of launching each kernel. Recording runs the work first,
+    and then restores `state`, the tensors that the work changes for good, and `generators`.
+    Without CUDA, `play` simply does the work.
     """
 
     def __init__(
@@ -54,9 +56,9 @@ class Replay:
 
 
 def try_out(work: Callable[[], None], state: Sequence[Tensor], times: int = 2) -> None:
-    """Do the work so many times, each time from the same state, and leave that as it was.
+    """Do the work several times, each time from the same state, and restore the state.
 
-    A second time from where the first had ended could be beyond the end of what there is to do.
+    Without restoring it in between, the second time could run beyond the last batch.
     """
     saved = [part.clone() for part in state]
     for _ in range(times):
@@ -66,7 +68,7 @@ def try_out(work: Callable[[], None], state: Sequence[Tensor], times: int = 2) -
 
 
 class DeviceParameters:
-    """The network's parameters and their moments, where the device's kernels find them."""
+    """The network's parameters with their moments, as the device's kernels take them."""
 
     def __init__(self, model: GCN, optimizer: Adam) -> None:
         self.rate, self.optimizer = optimizer.learning_rate, optimizer
@@ -78,17 +80,17 @@ class DeviceParameters:
         }
         states = [optimizer.state_of(p) for p in self.tensors]
         self.known = {
-            id(p): Parameter(p.detach(), state["exp_avg"], state["exp_avg_sq"], decays[id(p)])
+            id(p): AdamParameter(p.detach(), state["exp_avg"], state["exp_avg_sq"], decays[id(p)])
             for p, state in zip(self.tensors, states, strict=True)
         }
         self.steps = int(states[0]["step"])
 
-    def __call__(self, tensor: Tensor | None) -> Parameter | None:
-        return None if tensor is None else self.known[id(tensor)]
+    def __getitem__(self, tensor: Tensor) -> AdamParameter:
+        return self.known[id(tensor)]
 
     @property
     def memory(self) -> list[Tensor]:
-        """All that a step changes."""
+        """Everything that a step changes."""
         return [part for known in self.known.values() for part in known.parts]
 
     def count(self, steps: int) -> None:
@@ -100,7 +102,7 @@ class DeviceParameters:
 
 class EpochSteps(Protocol):
     def run(self) -> None:
-        """All steps of an epoch, in the order that the group was shuffled into."""
+        """Take all steps of an epoch, in the order that its batches were shuffled into."""
         ...
 
 
@@ -108,126 +110,143 @@ def make_steps(
     model: GCN,
     loss: nn.Module,
     optimizer: Adam,
-    data: DeviceData,
-    group: Group,
-    rng: Generator,
+    data: DeviceTrainingData,
+    batches: EpochBatches,
     *,
     tf32: bool,
 ) -> EpochSteps:
-    """Three kernels a step for the paper's network of two layers, else autograd.
+    """Fused steps for the paper's network of two layers, autograd for any other.
 
-    Kernels that the device has no room for are refused when they are first wanted, before anything
-    has moved.
+    A device without room for the fused kernels refuses them before any weight has changed.
     """
     fused = (
         model.plain
         and isinstance(loss, nn.CrossEntropyLoss)
         and len(model.layers) == 2
-        and len(group.sampler.samples) == 1
-        and has_room(*model.sizes[1:])
+        and len(batches.sampler.samples) == 1
+        and fits_one_tile(*model.sizes[1:])
     )
     parameters = DeviceParameters(model, optimizer)
-    # Counted from what the optimiser has done before, if this run is continued.
-    group.steps.fill_(parameters.steps)
+    batches.steps.fill_(parameters.steps)
     precision = "tf32" if tf32 else "ieee"
     for frugal in (False, True) if fused else ():
         try:
-            return FusedSteps(model, parameters, data, group, precision, frugal=frugal)
+            return FusedSteps(model, parameters, data, batches, precision, frugal=frugal)
         except OutOfResources:
             if frugal:
                 note("this GPU has no room for the kernels of a step: autograd takes them")
-    return AutogradSteps(model, loss, parameters, data, group, rng)
+    return AutogradSteps(model, loss, parameters, data, batches)
+
+
+@dataclass(frozen=True)
+class DeviceTraining:
+    """Everything that only training needs on the device."""
+
+    model: GCN
+    loss: nn.Module
+    optimizer: Adam
+    data: DeviceTrainingData
+    batches: EpochBatches
+    tf32: bool
+
+    @cached_property
+    def steps(self) -> EpochSteps:
+        """The steps of an epoch, recorded when they are first wanted: a resumed run has its
+        weights and moments by then."""
+        return make_steps(
+            self.model, self.loss, self.optimizer, self.data, self.batches, tf32=self.tf32
+        )
 
 
 class FusedSteps:
-    """K batches drawn and K steps taken in one recording."""
+    """Draws K batches and takes K steps in one recording."""
 
     def __init__(
         self,
         model: GCN,
         parameters: DeviceParameters,
-        data: DeviceData,
-        group: Group,
+        data: DeviceTrainingData,
+        batches: EpochBatches,
         precision: str,
         *,
         frugal: bool = False,
     ) -> None:
-        self.group, self.parameters = group, parameters
+        self.batches, self.parameters = batches, parameters
         first, second = model.convolutions
-        weights = parameters(first.weight), parameters(second.weight)
-        assert weights[0] is not None
-        assert weights[1] is not None
-        (room,) = group.sampler.rooms
-        self.step = PlainStep(
+        b1, b2 = (None if p.bias is None else parameters[p.bias] for p in (first, second))
+        self.step = FusedStep(
             data.inputs,
-            (weights[0], parameters(first.bias), weights[1], parameters(second.bias)),
-            group.size,
-            room.sources.shape[1],
+            (parameters[first.weight], b1, parameters[second.weight], b2),
+            batches.size,
+            batches.sampler.buffers[0].sources.shape[1],
             parameters.rate,
             precision=precision,
             frugal=frugal,
         )
-        device = group.order.device
-        self.losses = torch.zeros((group.count, self.step.tiles), device=device)
-        self.labels = group.labels.int()
-        changed = [*parameters.memory, group.at, group.steps, group.losses]
-        self.replay = Replay(self._work, device, changed)
+        device = batches.order.device
+        self.losses = torch.zeros((batches.count, self.step.tiles), device=device)
+        self.labels = batches.labels.int()
+        changed = [*parameters.memory, batches.at, batches.steps, batches.losses]
+        self.recording = Recording(self._work, device, changed)
 
     def _work(self) -> None:
-        group = self.group
-        (room,) = group.draw()
-        self.labels.copy_(group.labels)
-        for k in range(group.count):
+        batches = self.batches
+        (blocks,) = batches.draw()
+        self.labels.copy_(batches.labels)
+        for k in range(batches.count):
             self.step(
-                k, room.sources, room.n_sources, (room.offsets, room.columns, room.entries),
-                self.labels, group.row_weights, group.active, group.steps, self.losses,
+                k, blocks, self.labels, batches.row_weights, batches.active, batches.steps,
+                self.losses,
             )  # fmt: skip
-        group.finish(self.losses.sum(1))
-        group.steps += group.active.sum()
+        batches.finish(self.losses.sum(1))
+        batches.steps += batches.active.sum()
 
     def run(self) -> None:
-        for _ in range(len(self.group.order)):
-            self.replay.play()
-        self.parameters.count(self.group.n_steps)
+        for _ in range(len(self.batches.order)):
+            self.recording.play()
+        self.parameters.count(self.batches.n_steps)
 
 
 class AutogradSteps:
-    """Any network: K batches drawn in one recording, and a step by autograd in another."""
+    """Any network: one recording draws K batches, another takes one step by autograd."""
 
     def __init__(
         self,
         model: GCN,
         loss: nn.Module,
         parameters: DeviceParameters,
-        data: DeviceData,
-        group: Group,
-        rng: Generator,
+        data: DeviceTrainingData,
+        batches: EpochBatches,
     ) -> None:
         self.model, self.loss, self.parameters = model, loss, parameters
-        self.data, self.group = data, group
-        device = group.order.device
+        self.data, self.batches = data, batches
+        device = batches.order.device
         self.current = torch.zeros(1, dtype=torch.int64, device=device)
-        self.losses = torch.zeros(group.count, device=device)
-        sizes = group.sampler.sizes[1:]
+        self.losses = torch.zeros(batches.count, device=device)
         self.blocks = [
-            GroupBlock(room, rows, self.current)
-            for room, rows in zip(group.sampler.rooms, sizes, strict=True)
+            SampledBlock(buffers, rows, self.current)
+            for buffers, rows in zip(
+                batches.sampler.buffers, batches.sampler.sizes[1:], strict=True
+            )
         ]
-        # Drawn once outside of any recording, for the step's own to have blocks to work on.
-        group.draw()
-        self.draw = Replay(self._draw, device, [self.current])
-        changed = [*parameters.memory, self.current, group.steps, self.losses]
-        dropped = [rng] if any(model.dropout.rates) else []
-        self.step = Replay(self._step, device, changed, dropped)
+        # The recording of a step needs blocks to work on.
+        batches.draw()
+        self.draw = Recording(self._draw, device, [self.current])
+        changed = [*parameters.memory, self.current, batches.steps, self.losses]
+        generators = []
+        if any(model.dropout.rates):
+            assert model.dropout.rng is not None
+            generators = [model.dropout.rng]
+        self.step = Recording(self._step, device, changed, generators)
 
     def _draw(self) -> None:
-        self.group.draw()
+        self.batches.draw()
         self.current.zero_()
 
     def _step(self) -> None:
-        group = self.group
-        rows, rooms = group.rows, group.sampler.rooms
-        sources = rooms[0].sources if rooms else rows
+        batches = self.batches
+        buffers = batches.sampler.buffers
+        sources = buffers[0].sources if buffers else batches.rows
         ids = sources.index_select(0, self.current)[0]
         width = self.data.inputs.shape[1]
         parts = [self.data.inputs] + ([] if self.data.beside is None else [self.data.beside])
@@ -236,17 +255,15 @@ class AutogradSteps:
             gather(part, ids, x[:, number * width : (number + 1) * width])
         logits = self.model(cast(Sequence[Block], self.blocks), x)
         labels, weights = (
-            part.index_select(0, self.current)[0] for part in (group.labels, group.row_weights)
+            part.index_select(0, self.current)[0] for part in (batches.labels, batches.row_weights)
         )
         loss = (self._row_losses(logits, labels) * weights).sum()
         gradients = torch.autograd.grad(loss, self.parameters.tensors)
         for tensor, gradient in zip(self.parameters.tensors, gradients, strict=True):
-            known = self.parameters(tensor)
-            assert known is not None
-            adam(known, gradient, group.steps, self.parameters.rate)
+            adam(self.parameters[tensor], gradient, batches.steps, self.parameters.rate)
         self.losses.index_copy_(0, self.current, loss.detach()[None])
         self.current += 1
-        group.steps += 1
+        batches.steps += 1
 
     def _row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         if isinstance(self.loss, nn.BCEWithLogitsLoss):
@@ -258,11 +275,11 @@ class AutogradSteps:
 
     def run(self) -> None:
         self.model.train()
-        left = self.group.n_steps
-        for _ in range(len(self.group.order)):
+        left = self.batches.n_steps
+        for _ in range(len(self.batches.order)):
             self.draw.play()
-            for _ in range(min(left, self.group.count)):
+            for _ in range(min(left, self.batches.count)):
                 self.step.play()
-            left -= self.group.count
-            self.group.finish(self.losses)
-        self.parameters.count(self.group.n_steps)
+            left -= self.batches.count
+            self.batches.finish(self.losses)
+        self.parameters.count(self.batches.n_steps)

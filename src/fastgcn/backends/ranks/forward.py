@@ -192,7 +192,8 @@ class ShardEvaluator:
     def __call__(self, model: GCN) -> Metrics:
         """Scores of the network as it is, the same on all ranks."""
         probabilities = _apply(model, self.shard, self._plan, self._nodes)
-        return _added_up(tally(probabilities, self.labels), self.shard.group.host_comm).metrics()
+        own = tally(probabilities, self.labels).figures
+        return Tally.of(self.shard.group.host_comm.all_reduce(own, "scores")).metrics()
 
 
 def predict_shared(model: GCN, shard: Shard, nodes: IntArray | None = None) -> FloatArray:
@@ -276,14 +277,3 @@ def _apply(model: GCN, shard: Shard, plan: Plan, nodes: IntArray | None) -> Floa
     logits = SharedForward(plan, features, shard.group.host_comm)(model)
     found: FloatArray = model.probabilities(logits).numpy()
     return found
-
-
-def _added_up(own: Tally, comm: Communicator) -> Tally:
-    """The sums over all ranks."""
-    facts = [own.nodes, own.right, own.loss, own.decisions]
-    classes = [own.hits, own.guessed, own.true]
-    numbers = torch.from_numpy(np.concatenate([facts, *classes]).astype(np.float64))
-    found = comm.all_reduce(numbers, "scores").numpy()
-    nodes, right, loss, decisions = found[:4]
-    hits, guessed, true = found[4:].astype(np.int64).reshape(3, -1)
-    return Tally(int(nodes), int(right), float(loss), int(decisions), hits, guessed, true)

@@ -1,20 +1,23 @@
-"""Drawing the vertices of many batches at once, duplicates folded.
+"""Drawing the vertices of K batches together, t vertices each; repeated draws are counted.
 
-K batches are drawn together, t vertices each: `drawn` (K, t). `place` (K, n) int32 is work space,
-filled with NOWHERE: while batch k's block is made, place[k, u] is the first draw that came up
-with u, whose slot stands for all of them.
+`place` (K, n) int32 is work space, filled with NOWHERE between calls. While the block of batch k
+is made, place[k, u] is the number of the first draw that gave u; that draw's slot stands for all
+draws of u.
 """
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from fastgcn.arrays import FloatArray, IntArray
+
 NOWHERE = 2**31 - 1
 
-# How t points in [0, 1) are taken; see samplers/draws.py.
+# How t points in [0, 1) are taken; see `fastgcn.sampling.draws`.
 INDEPENDENT, STRATIFIED, SYSTEMATIC = 0, 1, 2
 
 _BLOCK = 256
@@ -32,7 +35,7 @@ def _uniform(seed, counter):
 
 @triton.jit
 def _points(steps, seed, j, t, KIND: tl.constexpr):
-    """The points of the batch that this program is for, numbered from `steps` on."""
+    """The points j of this program's batch, whose number is `steps` + program_id(0)."""
     first = (tl.load(steps) + tl.program_id(0)) * t
     if KIND == 0:
         return _uniform(seed, first + j)
@@ -57,7 +60,7 @@ def _first_above(sums, target, low, high):
 
 @triton.jit
 def _enter(drawn, counts, met, place, vertex, j, t, n, found):
-    """Note what each draw j < t came up with, where anything was `found`."""
+    """Store the vertex of each draw j < t; `found` is false where nothing could be drawn."""
     k = tl.program_id(0).to(tl.int64)
     inside = j < t
     tl.store(drawn + k * t + j, vertex, mask=inside)
@@ -97,7 +100,7 @@ def _draw_entries(
     offset = tl.load(entry_sums + begin - 1, mask=begin > 0, other=0.0)
     last = tl.maximum(end - 1, begin)
     entry = _first_above(entry_sums, offset + (target - before), begin, last)
-    # Where no row of a batch has an entry, nothing can be drawn, and no entry will be met.
+    # If no row of the batch has an entry, nothing is drawn.
     found = target * 0 + total > 0
     vertex = tl.load(indices + entry, mask=found & (j < t), other=0)
     _enter(drawn, counts, met, place, vertex, j, t, n, found)
@@ -110,13 +113,13 @@ def _fold(drawn, counts, place, t, n, BLOCK: tl.constexpr):
     inside = j < t
     vertex = tl.load(drawn + k * t + j, mask=inside, other=0)
     first = tl.load(place + k * n + vertex, mask=inside, other=0)
-    # Nothing was drawn there: see _draw_entries.
+    # If nothing was drawn (see _draw_entries), the place is still empty.
     inside &= first < t
     tl.atomic_add(counts + k * t + first, 1, mask=inside)
 
 
 @triton.jit
-def _forget(drawn, place, t, n, NONE: tl.constexpr, BLOCK: tl.constexpr):
+def _clear(drawn, place, t, n, NONE: tl.constexpr, BLOCK: tl.constexpr):
     k = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = j < t
@@ -124,14 +127,14 @@ def _forget(drawn, place, t, n, NONE: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(place + k * n + vertex, NONE, mask=inside)
 
 
-class Drawn(NamedTuple):
+class DrawnVertices(NamedTuple):
     """What is drawn for K batches, each (K, t) int32.
 
     Attributes:
-        vertices: in the order drawn, duplicates and all.
-        counts: how often the vertex came up, in the slot of its first draw; zero in the others.
-        met: whether some row of the batch has an entry there, in the same slot; set when blocks
-            are cut.
+        vertices: in the order drawn, with repetitions.
+        counts: how often the vertex was drawn, in the slot of its first draw; else zero.
+        met: 1 in that slot if some row of the batch has an entry in the vertex's column. It is
+            set when blocks are cut.
     """
 
     vertices: Tensor
@@ -139,7 +142,7 @@ class Drawn(NamedTuple):
     met: Tensor
 
     @classmethod
-    def room(cls, count: int, t: int, device: torch.device) -> "Drawn":
+    def empty(cls, count: int, t: int, device: torch.device) -> "DrawnVertices":
         return cls(*(torch.zeros((count, t), dtype=torch.int32, device=device) for _ in range(3)))
 
 
@@ -148,19 +151,21 @@ def draw_vertices(
     steps: Tensor,
     seed: int,
     kind: int,
-    draws: "Drawn",
+    drawn: DrawnVertices,
     place: Tensor,
 ) -> None:
-    """From one q, by its running sums (n,) float64 and their guide (slots+1,) int32, which says
-    where each slot's share of [0, 1) begins. `steps` counts the batches before these.
+    """Draw from one q, given by its running sums (n,) float64 and their guide (slots+1,) int32.
+
+    The guide says where the search for a point in each of the equal slots of [0, 1) begins.
+    `steps` (1,) counts the batches before these.
     """
-    (cumulative, guide), (drawn, counts, met) = law, draws
-    t = drawn.shape[1]
+    cumulative, guide = law
+    t = drawn.vertices.shape[1]
     _draw_vertices[_grid(drawn)](
-        cumulative, guide, steps, seed, drawn, counts, met, place,
+        cumulative, guide, steps, seed, *drawn, place,
         place.shape[1], len(guide) - 1, t, KIND=kind, BLOCK=_BLOCK,
     )  # fmt: skip
-    _fold[_grid(drawn)](drawn, counts, place, t, place.shape[1], BLOCK=_BLOCK)
+    _fold[_grid(drawn)](drawn.vertices, drawn.counts, place, t, place.shape[1], BLOCK=_BLOCK)
 
 
 def draw_entries(
@@ -170,27 +175,59 @@ def draw_entries(
     steps: Tensor,
     seed: int,
     kind: int,
-    draws: "Drawn",
+    drawn: DrawnVertices,
     place: Tensor,
 ) -> None:
-    """The columns of entries of each batch's rows (K, s), by the power p of their magnitudes.
+    """Draw entries of each batch's rows (K, s) by |Â(v,u)|^p; their columns are the vertices.
 
     `row_sums` (K, s) float64 are running sums over a batch's rows of Σ |Â(v,u)|^p; `matrix` is
     indptr, indices and the running sums of |Â(v,u)|^p over all entries (m,) float64.
     """
-    (indptr, indices, entry_sums), (drawn, counts, met) = matrix, draws
-    t, size = drawn.shape[1], rows.shape[1]
+    t, size = drawn.vertices.shape[1], rows.shape[1]
     _draw_entries[_grid(drawn)](
-        row_sums, rows, indptr, indices, entry_sums, steps, seed, drawn, counts, met, place,
+        row_sums, rows, *matrix, steps, seed, *drawn, place,
         place.shape[1], size, t, KIND=kind, BLOCK=_BLOCK,
     )  # fmt: skip
-    _fold[_grid(drawn)](drawn, counts, place, t, place.shape[1], BLOCK=_BLOCK)
+    _fold[_grid(drawn)](drawn.vertices, drawn.counts, place, t, place.shape[1], BLOCK=_BLOCK)
 
 
-def forget(drawn: Tensor, place: Tensor) -> None:
-    """Fill what was drawn in `place` with NOWHERE again."""
-    _forget[_grid(drawn)](drawn, place, drawn.shape[1], place.shape[1], NONE=NOWHERE, BLOCK=_BLOCK)
+def clear_place(drawn: DrawnVertices, place: Tensor) -> None:
+    """Fill the places of the drawn vertices with NOWHERE again."""
+    t, n = drawn.vertices.shape[1], place.shape[1]
+    _clear[_grid(drawn)](drawn.vertices, place, t, n, NONE=NOWHERE, BLOCK=_BLOCK)
 
 
-def _grid(drawn: Tensor) -> tuple[int, int]:
-    return drawn.shape[0], triton.cdiv(drawn.shape[1], _BLOCK)
+def _grid(drawn: DrawnVertices) -> tuple[int, int]:
+    count, t = drawn.vertices.shape
+    return count, triton.cdiv(t, _BLOCK)
+
+
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+def uniforms_reference(seed: int, counters: IntArray) -> FloatArray:
+    """float64 in [0, 1) for each counter: Philox 4x32 of ten rounds (Salmon et al., 2011).
+
+    >>> uniforms_reference(0, np.arange(2)).shape
+    (2,)
+    """
+    counter = np.asarray(counters, np.uint64)
+    c = [counter & _LOW, counter >> np.uint64(32), *(np.zeros_like(counter) for _ in range(2))]
+    key = [np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32 & 0xFFFFFFFF)]
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        high_a, high_b = a >> np.uint64(32), b >> np.uint64(32)
+        c = [high_b ^ c[1] ^ key[0], b & _LOW, high_a ^ c[3] ^ key[1], a & _LOW]
+        key = [(key[0] + np.uint64(0x9E3779B9)) & _LOW, (key[1] + np.uint64(0xBB67AE85)) & _LOW]
+    bits = (c[0] << np.uint64(21)) | (c[1] >> np.uint64(11))
+    return bits.astype(np.float64) / 2.0**53
+
+
+def points_reference(seed: int, step: int, t: int, kind: int) -> FloatArray:
+    """(t,) in [0, 1): the points of batch number `step`."""
+    j, first = np.arange(t), step * t
+    if kind == STRATIFIED:
+        return (uniforms_reference(seed, first + j) + j) / t
+    if kind == SYSTEMATIC:
+        return (uniforms_reference(seed, np.full(t, first)) + j) / t
+    return uniforms_reference(seed, first + j)

@@ -1,14 +1,69 @@
-"""The paper's network from rows of ÂX to hidden rows, and from these to the loss and back."""
+"""Training steps on a CUDA device: Adam for any network, and a fused step for the paper's network.
 
+The fused step takes three kernels: from rows of ÂX to hidden rows; from these to the loss and
+back; and from the gradients to new weights.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.runtime.errors import OutOfResources
+from triton.runtime.errors import OutOfResources as OutOfResources  # raised by `FusedStep`
 
-from fastgcn.kernels.gpu.adam import Parameter, adam_update
+from fastgcn.kernels.gpu.blocks import BlockBuffers
+
+
+@triton.jit
+def _adam_update(weight, mean, square, place, there, gradient, number, rate, decay):
+    """Adam's update of some entries (Kingma & Ba), L2 added to the gradient as torch does."""
+    w = tl.load(weight + place, mask=there, other=0.0)
+    m = tl.load(mean + place, mask=there, other=0.0)
+    s = tl.load(square + place, mask=there, other=0.0)
+    g = gradient + decay * w
+    m = 0.9 * m + 0.1 * g
+    s = 0.999 * s + 0.001 * g * g
+    steps = number.to(tl.float64)
+    first = 1.0 - tl.exp2(steps * -0.15200309344504997)  # log2 of 0.9
+    second = 1.0 - tl.exp2(steps * -0.0014434168696687186)  # log2 of 0.999
+    size = (rate / first).to(tl.float32)
+    root = tl.sqrt(s) / tl.sqrt(second).to(tl.float32)
+    tl.store(weight + place, w - size * m / (root + 1e-8), mask=there)
+    tl.store(mean + place, m, mask=there)
+    tl.store(square + place, s, mask=there)
+
+
+@triton.jit
+def _adam_entries(weight, mean, square, gradient, steps, count, rate, decay, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = place < count
+    g = tl.load(gradient + place, mask=there, other=0.0)
+    _adam_update(weight, mean, square, place, there, g, tl.load(steps) + 1, rate, decay)
+
+
+@dataclass(frozen=True)
+class AdamParameter:
+    """A parameter, its two moments, and its L2."""
+
+    weight: Tensor
+    mean: Tensor
+    square: Tensor
+    decay: float
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.weight, self.mean, self.square
+
+
+def adam(parameter: AdamParameter, gradient: Tensor, steps: Tensor, rate: float) -> None:
+    """Adam's step along a gradient, after `steps` (1,) others."""
+    weight, mean, square = (part.view(-1) for part in parameter.parts)
+    _adam_entries[(triton.cdiv(len(weight), 1024),)](
+        weight, mean, square, gradient.contiguous().view(-1), steps, len(weight), rate,
+        parameter.decay, BLOCK=1024,
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["step"])
@@ -17,7 +72,7 @@ def hidden_rows(
     HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr, OPERAND: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """hidden = ReLU(X[sources] W1 + b1), gradient = 0, of as many rows as there are sources."""
+    """hidden = ReLU(X[sources] W1 + b1) and gradient = 0, one row for each source."""
     count = tl.load(n_sources + step)
     sources += step * room
     first = tl.program_id(0) * BM
@@ -47,7 +102,7 @@ def hidden_rows(
 
 @triton.jit
 def _mine(begin, end, e):
-    """(rows, entries): which of the entries e belong to which row."""
+    """(rows, entries): whether an entry e belongs to a row."""
     return (e[None, :] >= begin[:, None]) & (e[None, :] < end[:, None])
 
 
@@ -128,8 +183,8 @@ def _update_first(
     HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr, OPERAND: tl.constexpr,
     BS: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """A tile of W1: its gradient is X[sources]ᵀ times that of the hidden rows where ReLU let
-    them through."""
+    """Update a tile of W1. Its gradient is X[sources]ᵀ times that of the hidden rows, which is
+    zero where ReLU was zero."""
     k = (tile // tiles_n) * BK + tl.arange(0, BK)
     n = (tile % tiles_n) * BN + tl.arange(0, BN)
     total = tl.zeros((BK, BN), tl.float32)
@@ -151,10 +206,10 @@ def _update_first(
         for_bias += tl.sum(g, 0)
     there = (k < width)[:, None] & (n < d)[None, :]
     place = k[:, None] * d + n[None, :]
-    adam_update(w1, w1_mean, w1_square, place, there, total, number, rate, decay)
-    if HAS_BIAS:  # noqa: SIM102 (known when it is compiled)
+    _adam_update(w1, w1_mean, w1_square, place, there, total, number, rate, decay)
+    if HAS_BIAS:  # noqa: SIM102 (a constant of the compiler)
         if tile < tiles_n:
-            adam_update(b1, b1_mean, b1_square, n, n < d, for_bias, number, rate, 0.0)
+            _adam_update(b1, b1_mean, b1_square, n, n < d, for_bias, number, rate, 0.0)
 
 
 @triton.jit
@@ -164,7 +219,7 @@ def _update_second(
     HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
     BS: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr, B2: tl.constexpr,
 ):  # fmt: skip
-    """Some rows of W2: their gradient is mixedᵀ times that of the logits."""
+    """Update some rows of W2. Their gradient is mixedᵀ times that of the logits."""
     k = tile * B2 + tl.arange(0, B2)
     c = tl.arange(0, BC)
     total = tl.zeros((B2, BC), tl.float32)
@@ -178,10 +233,10 @@ def _update_second(
         for_bias += tl.sum(g, 0)
     there = (k < d)[:, None] & (c < classes)[None, :]
     place = k[:, None] * classes + c[None, :]
-    adam_update(w2, w2_mean, w2_square, place, there, total, number, rate, decay)
+    _adam_update(w2, w2_mean, w2_square, place, there, total, number, rate, decay)
     if HAS_BIAS:  # noqa: SIM102
         if tile == 0:
-            adam_update(b2, b2_mean, b2_square, c, c < classes, for_bias, number, rate, 0.0)
+            _adam_update(b2, b2_mean, b2_square, c, c < classes, for_bias, number, rate, 0.0)
 
 
 @triton.jit(do_not_specialize=["step"])
@@ -195,7 +250,7 @@ def update_weights(
     BS: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr,
     BD: tl.constexpr, BC: tl.constexpr, B2: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of all parameters, and Adam's step along them, tile by tile."""
+    """Adam's step for all parameters: each program computes one tile's gradient and update."""
     if tl.load(active + step) == 0:
         return
     number = tl.load(steps) + step + 1
@@ -214,8 +269,6 @@ def update_weights(
         )  # fmt: skip
 
 
-__all__ = ["OutOfResources", "PlainStep", "has_room"]
-
 # Tiles and warps, found by trial on an H200, for a few hundred sources and for thousands.
 _HIDDEN = {"BM": 16, "BN": 32, "BK": 64, "num_warps": 4, "num_stages": 5}
 _MANY_HIDDEN = {"BM": 16, "BN": 64, "BK": 128, "num_warps": 4, "num_stages": 5}
@@ -223,11 +276,12 @@ _ROWS = {"BR": 16, "BE": 32, "num_warps": 8, "num_stages": 1}
 _UPDATE = {"BS": 64, "BK": 16, "BN": 64, "B2": 16, "num_warps": 4, "num_stages": 4}
 _MANY_UPDATE = {"BS": 128, "BK": 16, "BN": 64, "B2": 16, "num_warps": 4, "num_stages": 2}
 _MANY = 1024
-# An H200 has 227 KB of memory for a program's tiles, of which those above take up to 200; others
-# have 99. What loads nothing ahead takes less, and more time.
+# A program has 227 KB of shared memory on an H200, of which the tiles above take up to 200, and
+# 99 KB on most other GPUs. With one stage nothing is loaded ahead: less memory, more time.
 _FRUGAL = {"num_stages": 1}
 
-# Widths of rows, and entries of W2, that are one tile: an H200 has room for 512 x 64 and some rows.
+# The widest row, and the most entries of W2, that one tile holds: an H200 has room for 512 x 64
+# and some rows.
 _WIDEST, _LARGEST_TILE = 512, 1 << 15
 
 
@@ -236,23 +290,24 @@ def _padded(width: int) -> int:
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def has_room(d: int, classes: int) -> bool:
+def fits_one_tile(d: int, classes: int) -> bool:
     """Whether a program can hold all of W2 (d, classes), and some rows beside it."""
     return max(d, classes) <= _WIDEST and _padded(d) * _padded(classes) <= _LARGEST_TILE
 
 
-class PlainStep:
-    """Work space for steps on batches of `size` rows with at most `sources` sources.
+class FusedStep:
+    """A training step of adj·ReLU(X W1 + b1)·W2 + b2, with its work space.
 
-    `precision` "tf32" or "ieee" is what products round to. Of x in bfloat16 they are products of
-    bfloat16 where TF32 would do; float16 has not the range that gradients have, and is read
-    as float32. `frugal` is for devices on which a step raises `OutOfResources` otherwise.
+    Batches have `size` rows and at most `sources` sources. `precision` "tf32" or "ieee" is that
+    of products. With "tf32", x in bfloat16 is multiplied in bfloat16. Float16, whose range is
+    too small for gradients, is always converted to float32. `frugal` is for devices on which a
+    step otherwise raises `OutOfResources`.
     """
 
     def __init__(
         self,
         x: Tensor,
-        parameters: tuple[Parameter, Parameter | None, Parameter, Parameter | None],
+        parameters: tuple[AdamParameter, AdamParameter | None, AdamParameter, AdamParameter | None],
         size: int,
         sources: int,
         rate: float,
@@ -269,61 +324,69 @@ class PlainStep:
         (self.width, self.d), self.classes = w1.weight.shape, w2.weight.shape[1]
         self.size = size
         self.bd, self.bc = _padded(self.d), _padded(self.classes)
-        device = w1.weight.device
-
-        def room(*shape: int) -> Tensor:
-            return torch.zeros(shape, device=device)
-
-        self.hidden, self.hidden_gradient = room(sources, self.d), room(sources, self.d)
-        self.mixed, self.logit_gradient = room(size, self.bd), room(size, self.bc)
+        self.hidden, self.hidden_gradient, self.mixed, self.logit_gradient = (
+            torch.zeros(shape, device=w1.weight.device)
+            for shape in [(sources, self.d)] * 2 + [(size, self.bd), (size, self.bc)]
+        )
         self.tiles = triton.cdiv(size, _ROWS["BR"])
 
     def __call__(
         self,
         step: int,
-        sources: Tensor,
-        n_sources: Tensor,
-        csr: tuple[Tensor, Tensor, Tensor],
+        blocks: BlockBuffers,
         labels: Tensor,
         row_weights: Tensor,
         active: Tensor,
         steps: Tensor,
         losses: Tensor,
     ) -> None:
-        """One step, number `step` of K batches, before which `steps` (1,) were taken.
+        """The step of batch number `step` among K, before which `steps` (1,) were taken.
 
-        `sources` (K, room) and `csr` are those of a `Room`. `labels` and `row_weights` (K, s): a
-        batch's weights sum to one, and are zero where there is no row; `active` (K,) is zero
-        where the batch has no row at all. `losses` (K, tiles) take the loss, in parts.
+        `labels` and `row_weights` (K, s): the weights of a batch sum to one and are zero where
+        there is no row. `active` (K,) is zero where the batch has no row at all. `losses`
+        (K, tiles) receives the loss, in parts to be added up.
         """
         common: dict[str, Any] = {"HAS_BIAS": self.has_bias, "PRECISION": self.precision}
         by_x = common | {"OPERAND": self.operand}
-        room = sources.shape[1]
+        room = blocks.sources.shape[1]
         hidden, update = self._tiles(room)
+        inputs = step, self.x, self.x.stride(0), blocks.sources, blocks.n_sources
         hidden_rows[(triton.cdiv(room, hidden["BM"]), triton.cdiv(self.d, hidden["BN"]))](
-            step, self.x, self.x.stride(0), sources, n_sources, self.w1.weight, self.b1.weight,
-            self.hidden, self.hidden_gradient, room, self.width, self.d, **by_x, **hidden,
+            *inputs, self.w1.weight, self.b1.weight, self.hidden, self.hidden_gradient,
+            room, self.width, self.d, **by_x, **hidden,
         )  # fmt: skip
         loss_rows[(self.tiles,)](
-            step, *csr, self.hidden, self.w2.weight, self.b2.weight, labels, row_weights,
+            step, *blocks.csr, self.hidden, self.w2.weight, self.b2.weight, labels, row_weights,
             self.mixed, self.logit_gradient, self.hidden_gradient, losses,
             self.size, self.d, self.classes, **common, **_ROWS, BD=self.bd, BC=self.bc,
         )  # fmt: skip
         tiles_n = triton.cdiv(self.d, update["BN"])
         tiles = triton.cdiv(self.width, update["BK"]) * tiles_n
         update_weights[(tiles + triton.cdiv(self.d, update["B2"]),)](
-            step, self.x, self.x.stride(0), sources, n_sources, self.hidden, self.hidden_gradient,
-            self.mixed, self.logit_gradient, active, steps,
-            *self.w1.parts, *self.b1.parts, *self.w2.parts, *self.b2.parts,
+            *inputs, self.hidden, self.hidden_gradient, self.mixed, self.logit_gradient,
+            active, steps, *self.w1.parts, *self.b1.parts, *self.w2.parts, *self.b2.parts,
             room, self.size, self.width, self.d, self.classes, tiles_n, tiles,
             self.rate, self.w1.decay, self.w2.decay,
             **by_x, **update, BD=self.bd, BC=self.bc,
         )  # fmt: skip
 
     def _tiles(self, room: int) -> tuple[dict[str, int], dict[str, int]]:
-        """Those of the first kernel, and of the third."""
+        """The settings of the first and of the third kernel."""
         many = room > _MANY and not self.frugal
         less = _FRUGAL if self.frugal else {}
         chosen = (_MANY_HIDDEN, _MANY_UPDATE) if many else (_HIDDEN, _UPDATE)
         hidden, update = (each | {"BN": min(each["BN"], self.bd)} | less for each in chosen)
         return hidden, update
+
+
+def loss_reference(
+    parameters: list[Tensor | None], x: Tensor, adj: Tensor, labels: Tensor, row_weights: Tensor
+) -> Tensor:
+    """The loss of adj·ReLU(X W1 + b1)·W2 + b2 by plain torch; `parameters` are W1, b1, W2, b2."""
+    w1, b1, w2, b2 = parameters
+    assert w1 is not None
+    assert w2 is not None
+    hidden = torch.relu(x @ w1 + (0.0 if b1 is None else b1))
+    logits = adj @ hidden @ w2 + (0.0 if b2 is None else b2)
+    each = torch.nn.functional.cross_entropy(logits, labels.long(), reduction="none")
+    return (each * row_weights).sum()

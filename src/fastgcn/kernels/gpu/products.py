@@ -1,4 +1,4 @@
-"""Sparse times dense on a CUDA device: blocks of a batch, and whole graphs."""
+"""Sparse times dense on a CUDA device: the blocks of a batch, and the matrices of whole graphs."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,46 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Entries of a row that one program adds up; longer rows are shared by several.
+from fastgcn.errors import InputError
+from fastgcn.memory import shown_bytes
+
+# Entries of a row that one program adds up; longer rows are divided among several.
 SEGMENT = 2048
-# Columns that are multiplied together, so few that what is gathered again and again stays in the
-# cache, and entries that are on their way at once; found by trial on an H200.
+# Columns multiplied together, few enough that rows gathered repeatedly stay in the cache; and
+# entries loaded at once. Both were found by trial on an H200.
 _WIDTH, _ENTRIES = 64, 2
+# Rows on the device begin at multiples of this many bytes, for wide loads.
+_ALIGNED_BYTES = 64
+
+
+def row_stride(width: int, dtype: torch.dtype) -> int:
+    """Entries from the begin of one aligned row to that of the next."""
+    unit = _ALIGNED_BYTES // dtype.itemsize
+    return -(-width // unit) * unit
+
+
+def empty_rows(n: int, width: int, dtype: torch.dtype, device: torch.device | None) -> Tensor:
+    """(n, width) with aligned rows; in pinned memory of the host if `device` is None."""
+    shape = n, row_stride(width, dtype)
+    if device is not None:
+        return torch.empty(shape, dtype=dtype, device=device)[:, :width]
+    try:
+        pinned = torch.empty(shape, dtype=dtype, pin_memory=torch.cuda.is_available())
+    except RuntimeError as error:  # torch has no error of its own for the host's memory
+        raise InputError(
+            f"the host has no {shown_bytes(n * shape[1] * dtype.itemsize)} of memory to pin for "
+            "features that are not on the GPU; use --device cpu, which can keep them on disk"
+        ) from error
+    return pinned[:, :width]
+
+
+def aligned(rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same rows in this type and aligned; a copy only if they are not so already."""
+    if rows.dtype == dtype and rows.stride() == (row_stride(rows.shape[1], dtype), 1):
+        return rows
+    out = empty_rows(rows.shape[0], rows.shape[1], dtype, rows.device)
+    out.copy_(rows)
+    return out
 
 
 @triton.jit
@@ -89,8 +124,10 @@ def _gather(x, x_stride, ids, out, out_stride, width, WIDTH: tl.constexpr):
 
 
 def mix_rows(csr: tuple[Tensor, Tensor, Tensor], current: Tensor, rows: int, h: Tensor) -> Tensor:
-    """(rows, d): the block number `current` (1,) of several that follow each other in `csr`,
-    each of so many rows, times h."""
+    """(rows, d): block number `current` (1,) of those stored one after the other in `csr`, times h.
+
+    Every block has `rows` rows.
+    """
     offsets, columns, values = csr
     h = h.contiguous()
     out = torch.empty((rows, h.shape[1]), dtype=torch.float32, device=h.device)
@@ -105,7 +142,7 @@ def mix_rows(csr: tuple[Tensor, Tensor, Tensor], current: Tensor, rows: int, h: 
 def unmix_rows(
     csr: tuple[Tensor, Tensor, Tensor], current: Tensor, gradient: Tensor, sources: int
 ) -> Tensor:
-    """(sources, d): the same block, transposed, times a gradient (rows, d)."""
+    """(sources, d): the transpose of the same block, times a gradient (rows, d)."""
     offsets, columns, values = csr
     gradient = gradient.contiguous()
     rows, d = gradient.shape
@@ -118,12 +155,12 @@ def unmix_rows(
 
 
 class Segments(NamedTuple):
-    """Pieces of the rows of a CSR matrix, each at most SEGMENT entries.
+    """The rows of a CSR matrix in pieces of at most SEGMENT entries.
 
     Attributes:
-        row, begin, end: the row that a piece is of, and its entries.
-        shared: int32, whether there are others of its row.
-        any_shared: whether that is so of any.
+        row, begin, end: the row of each piece, and the range of its entries.
+        shared: int32, 1 if its row has other pieces too.
+        any_shared: whether any row has more than one piece.
     """
 
     row: Tensor
@@ -148,7 +185,8 @@ def segments(indptr: Tensor) -> Segments:
 def multiply(pieces: Segments, columns: Tensor, values: Tensor, h: Tensor, out: Tensor) -> None:
     """out (n, d) float32 = a CSR matrix by its `segments`, times h (m, d) of any float type.
 
-    Column blocks one after the other: what is gathered of h again and again then fits the cache.
+    Blocks of columns are computed one after the other, so that the part of h that is gathered
+    repeatedly fits the cache.
     """
     if pieces.any_shared:
         out.zero_()
@@ -160,8 +198,15 @@ def multiply(pieces: Segments, columns: Tensor, values: Tensor, h: Tensor, out: 
     )  # fmt: skip
 
 
+def multiply_reference(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> Tensor:
+    """A CSR matrix times h, in float64 by plain torch."""
+    row = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=h.device), indptr.diff())
+    out = torch.zeros((len(indptr) - 1, h.shape[1]), dtype=torch.float64, device=h.device)
+    return out.index_add_(0, row, values.double()[:, None] * h.double()[indices.long()])
+
+
 def gather(x: Tensor, ids: Tensor, out: Tensor) -> Tensor:
-    """out (len(ids), d) = rows of x, which may be pinned memory of the host; zeros for -1."""
+    """out (len(ids), d) = rows of x, zeros for id -1; x may be in pinned memory of the host."""
     width = out.shape[1]
     grid = len(ids), triton.cdiv(width, 256)
     _gather[grid](x, x.stride(0), ids, out, out.stride(0), width, WIDTH=256)

@@ -1,8 +1,8 @@
-"""Cutting blocks out of rows of Â: which entries of a batch's rows have a drawn column.
+"""Cutting blocks out of rows of Â: the entries of a batch's rows whose column was drawn.
 
-The entries of all rows of K batches are gone through as one long list, chunk after chunk by as
-many programs as the device runs at once, so that a row of a hundred thousand entries is no more
-work for any of them than a hundred thousand rows of one.
+The entries of all rows of K batches form one long list, which programs go through in chunks. So
+the work of a program does not depend on the lengths of rows: one row of a hundred thousand
+entries costs as much as a hundred thousand rows of one.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fastgcn.kernels.gpu.draw import NOWHERE, Drawn
+from fastgcn.kernels.gpu.draw import NOWHERE, DrawnVertices
 
 CHUNK = 1024
 _BLOCK = 1024
@@ -106,15 +106,16 @@ def _number(
 
 
 @dataclass(frozen=True)
-class Room:
-    """Where the blocks of K batches of s rows go, t vertices drawn for each.
+class BlockBuffers:
+    """Memory for the blocks of K batches of s rows, t vertices drawn for each.
 
     Attributes:
         offsets: (K·s+1,) int32, where the entries of each row begin.
-        columns, entries: of all blocks, one's behind the other's; columns count a batch's sources.
-        sources: (K, lead+t) int32, first the batch's own rows where `lead` is s and not 0, then
-            the drawn vertices that some row meets, then -1.
-        n_sources: (K,) int32, of these how many there are.
+        columns, entries: of all blocks, concatenated; columns number a batch's sources.
+        sources: (K, lead+t) int32, vertex ids: the batch's own rows if `lead` is s and not 0,
+            the drawn vertices that some row meets, and -1 for the rest.
+        n_sources: (K,) int32, how many sources each batch has.
+        numbers, weights, shares, row_hits, chunk_hits: work space.
     """
 
     offsets: Tensor
@@ -130,79 +131,83 @@ class Room:
     chunk_hits: Tensor
 
     @classmethod
-    def make(
-        cls, count: int, size: int, t: int, lead: int, capacity: int, looked_at: int,
+    def empty(
+        cls, count: int, size: int, t: int, lead: int, capacity: int, scanned: int,
         device: torch.device,
-    ) -> "Room":  # fmt: skip
-        """For at most `capacity` entries found among at most `looked_at`."""
+    ) -> "BlockBuffers":  # fmt: skip
+        """For at most `capacity` entries found among at most `scanned`."""
 
-        def room(shape: int | tuple[int, ...], dtype: torch.dtype = torch.int32) -> Tensor:
+        def zeros(shape: int | tuple[int, ...], dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
         return cls(
-            offsets=room(count * size + 1),
-            columns=room(max(capacity, 1)),
-            entries=room(max(capacity, 1), torch.float32),
-            sources=room((count, lead + t)) - 1,
-            n_sources=room(count),
+            offsets=zeros(count * size + 1),
+            columns=zeros(max(capacity, 1)),
+            entries=zeros(max(capacity, 1), torch.float32),
+            sources=zeros((count, lead + t)) - 1,
+            n_sources=zeros(count),
             lead=lead,
-            numbers=room((count, t)),
-            weights=room((count, t), torch.float32),
-            shares=room((count, t), torch.float64),
-            row_hits=room(count * size),
-            chunk_hits=room(triton.cdiv(max(looked_at, 1), CHUNK)),
+            numbers=zeros((count, t)),
+            weights=zeros((count, t), torch.float32),
+            shares=zeros((count, t), torch.float64),
+            row_hits=zeros(count * size),
+            chunk_hits=zeros(triton.cdiv(max(scanned, 1), CHUNK)),
         )
+
+    @property
+    def csr(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The blocks of all batches, one below the other."""
+        return self.offsets, self.columns, self.entries
 
 
 def cut_blocks(
     rows: Tensor,
     matrix: tuple[Tensor, Tensor, Tensor],
-    draws: Drawn,
+    drawn: DrawnVertices,
     place: Tensor,
     q: Tensor | float,
     totals: Tensor,
-    room: Room,
+    out: BlockBuffers,
     *,
     exact_self: bool,
     programs: int,
 ) -> None:
-    """Fill `room` with what is drawn of the rows (K, s) int32 of Â, -1 for no row.
+    """Fill `out` with the drawn columns of the rows (K, s) int32 of Â; -1 stands for no row.
 
-    A vertex weighs count·total/(t·q(u)), `totals` (K,) being the sums of q; a number p for q
-    stands for Σ |Â(v,u)|^p over the batch's own rows v. With `exact_self` the diagonal is not
-    sampled but added in full, and `lead` must be s.
+    A vertex has the weight count·total/(t·q(u)), where `totals` (K,) are the sums of q. If q is
+    a number p, q(u) is Σ |Â(v,u)|^p over the batch's own rows v. With `exact_self` the diagonal
+    is not sampled but added in full, and `lead` must be s.
     """
-    (indptr, indices, values), (drawn, counts, met) = matrix, draws
-    (count, size), t = rows.shape, drawn.shape[1]
-    starts = _row_starts(rows, indptr)
+    (count, size), t = rows.shape, drawn.vertices.shape[1]
+    starts = _row_starts(rows, matrix[0])
     all_rows = count * size
-    room.row_hits.zero_()
-    room.chunk_hits.zero_()
+    out.row_hits.zero_()
+    out.chunk_hits.zero_()
     by_rows = not isinstance(q, Tensor)
     power = -1.0 if isinstance(q, Tensor) else float(q)
     if by_rows:
-        room.shares.zero_()
-    chunk_bases = room.chunk_hits
+        out.shares.zero_()
+    chunk_bases = out.chunk_hits
 
     def scan(*, fill: bool) -> None:
         _scan[(programs,)](
-            rows, starts, indptr, indices, values, place,
-            room.row_hits, room.chunk_hits, met, room.shares,
-            chunk_bases, room.numbers, room.weights, room.columns, room.entries,
-            place.shape[1], size, t, all_rows, room.lead,
+            rows, starts, *matrix, place,
+            out.row_hits, out.chunk_hits, drawn.met, out.shares,
+            chunk_bases, out.numbers, out.weights, out.columns, out.entries,
+            place.shape[1], size, t, all_rows, out.lead,
             EXACT_SELF=exact_self, POWER=power, FILL=fill,
             STEPS=max(all_rows - 1, 1).bit_length(), NONE=NOWHERE, CHUNK=CHUNK,
         )  # fmt: skip
 
     scan(fill=False)
-    torch.cumsum(room.row_hits, 0, dtype=torch.int32, out=room.offsets[1:])
-    chunk_bases = torch.cumsum(room.chunk_hits, 0, dtype=torch.int32) - room.chunk_hits
-    if room.lead:
-        room.sources[:, : room.lead] = rows
+    torch.cumsum(out.row_hits, 0, dtype=torch.int32, out=out.offsets[1:])
+    chunk_bases = torch.cumsum(out.chunk_hits, 0, dtype=torch.int32) - out.chunk_hits
+    if out.lead:
+        out.sources[:, : out.lead] = rows
     _number[(count,)](
-        drawn, counts, met, room.shares if by_rows else q, room.shares, totals,
-        room.sources, room.numbers, room.weights, room.n_sources, t, room.lead,
-        room.lead + t, BY_ROWS=by_rows, BLOCK=_BLOCK,
+        *drawn, out.shares if by_rows else q, out.shares, totals,
+        out.sources, out.numbers, out.weights, out.n_sources, t, out.lead,
+        out.lead + t, BY_ROWS=by_rows, BLOCK=_BLOCK,
     )  # fmt: skip
     scan(fill=True)
 
@@ -215,3 +220,33 @@ def _row_starts(rows: Tensor, indptr: Tensor) -> Tensor:
     starts = torch.zeros(len(flat) + 1, dtype=torch.int64, device=rows.device)
     torch.cumsum(lengths, 0, out=starts[1:])
     return starts
+
+
+def sampled_rows_reference(
+    dense: Tensor, rows: Tensor, vertices: Tensor, q: Tensor | float, *, exact_self: bool
+) -> Tensor:
+    """(s, n): rows of Â (n, n) estimated from drawn vertices (t,), for row ids (s,), -1 for none.
+
+    `q` (n,) sums to one; a number p stands for Σ |Â(v,u)|^p over these rows v, normalised.
+    """
+    there = rows >= 0
+    mine = dense[rows.clamp(min=0).long()] * there[:, None]
+    own = torch.zeros_like(mine)
+    own[there, rows[there].long()] = mine[there, rows[there].long()]
+    drawn_from = mine - own if exact_self else mine
+    if not isinstance(q, Tensor):
+        shares = torch.where(drawn_from != 0, drawn_from.double().abs() ** q, 0.0).sum(0)
+        q = shares / shares.sum()
+    counts = torch.bincount(vertices.long(), minlength=len(q)).to(q)
+    weights = torch.where(counts > 0, counts / (len(vertices) * q), 0.0)
+    return (drawn_from * weights).float() + (own if exact_self else 0.0)
+
+
+def dense_block(blocks: BlockBuffers, k: int, size: int, n: int) -> Tensor:
+    """(s, n): block number k, its columns numbered by vertex and not by source."""
+    block = torch.zeros((size, n), device=blocks.entries.device)
+    offsets = blocks.offsets[k * size : (k + 1) * size + 1].tolist()
+    for row in range(size):
+        for entry in range(offsets[row], offsets[row + 1]):
+            block[row, blocks.sources[k, blocks.columns[entry]]] += blocks.entries[entry]
+    return block
