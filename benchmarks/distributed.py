@@ -202,7 +202,7 @@ def _timed(group: Any, backend: Any, steps: int) -> Record:
 
 
 def _formula(group: Any, backend: Any, batch: Any) -> int:
-    from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
+    from fastgcn.backends.ranks.collectives import LayerTraffic, step_bytes
 
     if group.size == 1:
         return 0
@@ -212,7 +212,7 @@ def _formula(group: Any, backend: Any, batch: Any) -> int:
     layer = backend.model.convolutions[1]
     width = layer.weight.shape[0 if layer.mix_first(block) else 1]
     above = block.whole[0] if backend.config.distribution == "ladies" else 0
-    sampled = SampledLayer(t, sum(block.counts), width, above=above)
+    sampled = LayerTraffic(t, sum(block.counts), width, above=above)
     return step_bytes(group.size, [sampled], parameters)
 
 

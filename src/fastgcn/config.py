@@ -81,179 +81,108 @@ class TrainConfig:
     fastgcn.errors.InputError: batch_size must be at least 1, got 0
     """
 
-    # fmt: off  (as a table: the default, one sentence of help, then bounds)
-    preset: Preset = _general(
-        "auto",
+    # A table: the default, one sentence of help, then bounds and the like.
+    # fmt: off
+    preset: Preset = _general("auto",
         "Where settings that are not given come from: auto chooses them for the graph, paper has "
-        "the paper's.",
-    )
-    method: Method = _general(
-        "fastgcn",
+        "the paper's.")
+    method: Method = _general("fastgcn",
         "System to train: fastgcn, gcn, gcn-batched, graphsage-gcn, graphsage-mean; or variants: "
-        "fastgcn-uniform, fastgcn-transductive, authors-code.",
-    )
+        "fastgcn-uniform, fastgcn-transductive, authors-code.")
     seed: int = _general(0, "Seed of everything random.", at_least=0, at_most=_LARGEST_SEED)
     epochs: int = _general(
-        400, "Passes over the training nodes, at most.", automatic=True, at_least=1
-    )
+        400, "Passes over the training nodes, at most.", automatic=True, at_least=1)
 
     hidden: int | tuple[int, ...] = _network(
-        128, "Widths of the hidden layers, such as 128 or 64,64.", automatic=True, at_least=1
-    )
+        128, "Widths of the hidden layers, such as 128 or 64,64.", automatic=True, at_least=1)
     bias: bool = _network(False, "Add a bias in each layer.", automatic=True)
-    dropout: float | tuple[float, ...] = _network(
-        0.0,
+    dropout: float | tuple[float, ...] = _network(0.0,
         "Share of entries set to zero in training: one rate; two, for features and for hidden "
-        "rows; or one a layer.",
-        automatic=True,
-        at_least=0,
-        below=1,
-    )
-    skip: bool = _network(
-        False,
+        "rows; or one a layer.", automatic=True, at_least=0, below=1)
+    skip: bool = _network(False,
         "Add a node's own row with weights of its own above the first layer: ÂHW + HR + b.",
-        automatic=True,
-    )
+        automatic=True)
     input_skip: bool = _network(
-        False, "Add a node's own row in the first layer too: ÂXW + XR + b.", automatic=True
-    )
-    norm: Norm = _network(
-        "none",
+        False, "Add a node's own row in the first layer too: ÂXW + XR + b.", automatic=True)
+    norm: Norm = _network("none",
         "Normalise after each hidden convolution, before ReLU: none, layer or batch.",
-        automatic=True,
-    )
-    jumping: Jumping = _network(
-        "none",
+        automatic=True)
+    jumping: Jumping = _network("none",
         "What the output layer sees of all hidden layers: none, concat (side by side) or max "
-        "(largest entries).",
-        automatic=True,
-    )
-    normalization: Normalization = _network(
-        "symmetric",
+        "(largest entries).", automatic=True)
+    normalization: Normalization = _network("symmetric",
         "Â: symmetric (the paper's), row (mean with the node) or neighbors (mean without it).",
-        automatic=True,
-    )
-    feature_scaling: FeatureScaling = _network(
-        "none",
+        automatic=True)
+    feature_scaling: FeatureScaling = _network("none",
         "Scale features: none, row (magnitudes of a node sum to 1) or standard (z-scores of each "
-        "column).",
-        automatic=True,
-    )
+        "column).", automatic=True)
     precompute: bool = _network(
-        True, "Compute ÂX once, so that the first layer is exact (Table 2)."
-    )
+        True, "Compute ÂX once, so that the first layer is exact (Table 2).")
 
-    samples: int | tuple[int, ...] | Literal["auto"] = _sampling(
-        400,
+    samples: int | tuple[int, ...] | Literal["auto"] = _sampling(400,
         "Vertices drawn for a sampled layer, such as 400, or 400,200 from the input up; auto "
-        "chooses by target_error.",
-        automatic=True,
-        at_least=1,
-    )
+        "chooses by target_error.", automatic=True, at_least=1)
     target_error: float = _sampling(
-        0.1, "Relative error of a sampled convolution that samples = auto aims at.", above=0
-    )
-    distribution: Distribution = _sampling(
-        "importance",
+        0.1, "Relative error of a sampled convolution that samples = auto aims at.", above=0)
+    distribution: Distribution = _sampling("importance",
         "Draw by importance (Alg. 2), uniform (Alg. 1), flat, optimal (Thm 3) or ladies (from the "
-        "rows of the layer above).",
-        automatic=True,
-    )
-    power: float | None = _sampling(
-        None,
+        "rows of the layer above).", automatic=True)
+    power: float | None = _sampling(None,
         "flat: q(u) ∝ ‖Â(:,u)‖^power; ladies: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v above; "
-        "published powers: 1 and 2.",
-        automatic=True,
-        at_least=0,
-        at_most=LARGEST_POWER,
-    )
-    draws: Draws = _sampling(
-        "independent",
+        "published powers: 1 and 2.", automatic=True, at_least=0, at_most=LARGEST_POWER)
+    draws: Draws = _sampling("independent",
         "Draw independent (with replacement), successive (without, Des Raj's weights), poisson, "
-        "systematic or stratified.",
-        automatic=True,
-    )
-    self_term: SelfTerm = _sampling(
-        "sampled",
-        "A node's own term Â(v,v)·H(v): sampled like the others, or exact.",
-        automatic=True,
-    )
+        "systematic or stratified.", automatic=True)
+    self_term: SelfTerm = _sampling("sampled",
+        "A node's own term Â(v,v)·H(v): sampled like the others, or exact.", automatic=True)
     history: bool = _sampling(
-        False, "Sample only the change of hidden rows since they were last computed in full."
-    )
+        False, "Sample only the change of hidden rows since they were last computed in full.")
     history_every: int = _sampling(
-        1, "Epochs between two computations of all hidden rows for history.", at_least=1
-    )
+        1, "Epochs between two computations of all hidden rows for history.", at_least=1)
     neighbors_only: bool = _sampling(
-        False, "Draw only among the neighbours of the layer above, correctly reweighted."
-    )
+        False, "Draw only among the neighbours of the layer above, correctly reweighted.")
     correct_weights: bool = _sampling(
-        True, "Weight draws without bias; false has the factor of the authors' program."
-    )
+        True, "Weight draws without bias; false has the factor of the authors' program.")
     fanouts: tuple[int, ...] = _sampling(
-        (10, 25), "GraphSAGE: neighbours drawn a node, from the input up.", at_least=1
-    )
+        (10, 25), "GraphSAGE: neighbours drawn a node, from the input up.", at_least=1)
 
     batch_size: int = _training(256, "Training nodes a step.", automatic=True, at_least=1)
     learning_rate: float = _training(0.01, "Adam's step size.", automatic=True, above=0)
     weight_decay: float = _training(0.0, "L2 penalty on weights.", automatic=True, at_least=0)
     weight_decay_on: Literal["first", "all"] = _training(
-        "first", "Layers with the L2 penalty: first or all."
-    )
-    averaging: float = _training(
-        0.0,
+        "first", "Layers with the L2 penalty: first or all.")
+    averaging: float = _training(0.0,
         "Evaluate and keep mean weights, W̄ = averaging·W̄ + (1 − averaging)·W after each epoch.",
-        automatic=True,
-        at_least=0,
-        below=1,
-    )
+        automatic=True, at_least=0, below=1)
     class_weight: Literal["none", "balanced"] = _training(
-        "none", "Weight of a class in the loss: none (equal) or balanced (1/frequency)."
-    )
+        "none", "Weight of a class in the loss: none (equal) or balanced (1/frequency).")
     drop_last: bool = _training(False, "Leave out a last batch that is not full.")
     early_stopping: EarlyStopping = _training(
-        "patience", "Stopping rule: none, authors (their program's) or patience."
-    )
-    patience: int = _training(
-        100,
+        "patience", "Stopping rule: none, authors (their program's) or patience.")
+    patience: int = _training(100,
         "Epochs without a better validation score before training stops.",
-        automatic=True,
-        at_least=1,
-    )
-    validate_every: int | Literal["auto"] = _training(
-        "auto",
+        automatic=True, at_least=1)
+    validate_every: int | Literal["auto"] = _training("auto",
         "Epochs between validations; auto makes training at least as much work as validation.",
-        at_least=1,
-    )
-    inductive: bool = _training(
-        True,
+        at_least=1)
+    inductive: bool = _training(True,
         "Train without the other nodes, or with their features and edges.",
-        automatic=True,
-        flag="--inductive/--transductive",
-    )
+        automatic=True, flag="--inductive/--transductive")
     evaluation_graph: Literal["all", "joined"] = _training(
-        "all", "Nodes in the graph of an evaluation: all, or joined (training and asked nodes)."
-    )
+        "all", "Nodes in the graph of an evaluation: all, or joined (training and asked nodes).")
 
     device: str = _machine(
-        "auto", "Where to train: auto, cpu, cuda or cuda:N.", check_text=_check_device
-    )
+        "auto", "Where to train: auto, cpu, cuda or cuda:N.", check_text=_check_device)
     threads: int = _machine(0, "CPU threads; 0 means all.", at_least=0)
-    memory: str = _machine(
-        "auto",
+    memory: str = _machine("auto",
         "Memory that the process may use, such as 4GB; auto means all. What does not fit stays on "
-        "disk.",
-        check_text=_check_memory,
-    )
+        "disk.", check_text=_check_memory)
     inputs_dtype: InputsDtype = _machine(
-        "float32", "Type in which a dense ÂX is kept: float32, float16 or bfloat16."
-    )
+        "float32", "Type in which a dense ÂX is kept: float32, float16 or bfloat16.")
     features: FeaturesPlace = _machine(
-        "auto", "On a GPU, where the features are kept: auto, device or host."
-    )
+        "auto", "On a GPU, where the features are kept: auto, device or host.")
     products: Products = _machine(
-        "tf32", "On a GPU, precision of a training step's matrix products: tf32 or float32."
-    )
+        "tf32", "On a GPU, precision of a training step's matrix products: tf32 or float32.")
     # fmt: on
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
@@ -13,7 +14,7 @@ from sklearn.metrics import (
     precision_recall_fscore_support,
 )
 
-from fastgcn.metrics import measure
+from fastgcn.metrics import Tally, measure, tally
 
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
@@ -74,3 +75,16 @@ def test_a_sure_mistake_costs_much_but_not_infinity() -> None:
     m = measure(np.array([[1.0, 0.0]], dtype=np.float32), np.array([1]))
     assert m.loss == pytest.approx(-np.log(1e-12))
     assert m.scores() == {"micro_f1": 0.0, "macro_f1": 0.0, "accuracy": 0.0, "loss": m.loss}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.one_of(single_label(), multi_label()))
+def test_tensors_are_counted_as_arrays_are_and_tallies_add_up(example: Arrays) -> None:
+    probabilities, labels = example
+    want = measure(probabilities, labels)
+    tensors = torch.from_numpy(probabilities), torch.from_numpy(labels)
+    assert tally(*tensors).metrics().scores() == pytest.approx(want.scores())
+    halves = [tally(probabilities[part], labels[part]) for part in (slice(0, 1), slice(1, None))]
+    together = Tally.of(halves[0].figures + halves[1].figures).metrics()
+    assert together.scores() == pytest.approx(want.scores())
+    assert together.support == want.support

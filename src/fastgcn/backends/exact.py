@@ -17,7 +17,7 @@ from fastgcn.features.store import FeatureStore, NodeFeatures
 from fastgcn.graph.adjacency import AdjacencyRows, NormalizedRows
 from fastgcn.graph.edges import GraphEdges
 from fastgcn.graph.graph import Graph
-from fastgcn.model import GCN, GraphConvolution
+from fastgcn.model import GCN
 from fastgcn.progress import progress
 from fastgcn.sampling import Block
 from fastgcn.scratch import Room
@@ -32,7 +32,6 @@ _ROWS_AT_ONCE = 2_048
 ROW_ARRAYS = 3
 
 
-@torch.no_grad()
 def full_forward(
     model: GCN,
     source: AdjacencyRows,
@@ -50,22 +49,16 @@ def full_forward(
     which may be known before, as may be the rows of ÂX of `needed[1]`, `mixed`. On the CPU, the
     rows of a layer that are more than there is `room` for are in a file, the result's too.
     """
-    layers = len(model.layers) if layers is None else layers
-    asked = np.unique(nodes)
-    needed = needed_nodes(source, asked, layers) if needed is None else needed
-    work = sum(map(len, needed[:1] if mixed is None else [])) + sum(map(len, needed[1:]))
-    with _evaluating(model), progress("Applying the network", work, "rows") as advance:
-        forward = _Pass(model, source, features, asked, advance, room)
-        if layers > 0 and mixed is None:
-            forward.read_features(needed[0])
-        for number, above in enumerate(needed[1:]):
-            asked_for = needed[number + 2] if number < layers - 1 else above
-            forward.layer(number, above, asked_for, mixed if number == 0 else None)
-        return forward.h(nodes)
+    if needed is None:
+        layers = len(model.layers) if layers is None else layers
+        needed = needed_nodes(source, np.unique(nodes), layers)
+    return _GraphForward(model, source, features, room)(nodes, needed, mixed)
 
 
-class _Pass:
-    """The rows of one layer after the other.
+class ExactForward:
+    """The exact network (eq. 1) for some nodes, one layer after the other in chunks of rows.
+
+    A subclass says how a layer mixes the rows below it (`mix`), which depends on where they are.
 
     Attributes:
         h: rows of H^(l) by node id; stale where no layer wants them as they are.
@@ -73,34 +66,51 @@ class _Pass:
             not wanted, z is all that is kept of a layer, and mostly narrower.
     """
 
-    def __init__(
-        self,
-        model: GCN,
-        source: AdjacencyRows,
-        features: FeatureStore,
-        asked: IntArray,
-        advance: Callable[[int], None],
-        room: Room | None,
-    ) -> None:
-        self.model, self.source, self.features = model, source, features
-        self.asked, self.advance = asked, advance
+    def __init__(self, model: GCN, features: FeatureStore, room: Room | None = None) -> None:
+        self.model, self.features = model, features
         self.device = next(model.parameters()).device
         self.room = room if self.device.type == "cpu" else None
         self.h: Callable[[IntArray], Tensor] = self._inputs
         self.hidden: list[RowBuffer] = []  # of the asked nodes, where the output layer wants them
-        self.z = RowBuffer(asked)
+        self.z = RowBuffer(np.empty(0, np.int64))
+        self.advance: Callable[[int], None] = lambda _: None
+
+    def mix(self, number: int) -> Callable[[int, IntArray], Tensor]:
+        """A function that gives rows of Âz for a layer: of its nodes `ids`, from place `start`."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def __call__(
+        self, nodes: IntArray, needed: list[IntArray], mixed: FeatureStore | None = None
+    ) -> Tensor:
+        """(len(nodes), d): rows of the last layer. `needed` are the nodes of each layer, ascending,
+        from the input up; `mixed`, where it is known, gives rows of ÂX of `needed[1]`."""
+        work = sum(map(len, needed if mixed is None else needed[1:]))
+        with _evaluating(self.model), progress("Applying the network", work, "rows") as advance:
+            self.advance = advance
+            if len(needed) > 1 and mixed is None:
+                self._read_features(needed[0])
+            for number, above in enumerate(needed[1:]):
+                wanted = needed[min(number + 2, len(needed) - 1)]
+                self._layer(number, above, wanted, needed[-1], mixed if number == 0 else None)
+            return self.h(nodes)
 
     def _inputs(self, ids: IntArray) -> Tensor:
         return dense(self.features.take(ids)).to(self.device)
 
-    def read_features(self, nodes: IntArray) -> None:
+    def _read_features(self, nodes: IntArray) -> None:
         self.z = RowBuffer(nodes, self.room)
         for start, ids in _chunks(nodes, _ROWS_AT_ONCE):
             self.z.put(start, self.model.convolutions[0].before(self._inputs(ids)))
             self.advance(len(ids))
 
-    def layer(
-        self, number: int, nodes: IntArray, wanted: IntArray, mixed: FeatureStore | None
+    def _layer(
+        self,
+        number: int,
+        nodes: IntArray,
+        wanted: IntArray,
+        asked: IntArray,
+        mixed: FeatureStore | None,
     ) -> None:
         """H^(number+1) of `nodes`, or what the layer above does to it first.
 
@@ -111,45 +121,41 @@ class _Pass:
         upper = None if last else self.model.convolutions[number + 1]
         jumping = self.model.jumping != "none"
         kept = upper is None or upper.own_weight is not None or jumping
+        convolved = self._convolution(number, mixed)
         rows, z = RowBuffer(wanted, self.room), RowBuffer(nodes, self.room)
-        convolved = self._convolution(layer) if mixed is None else _kept(mixed, layer, self.device)
         for start, ids in _chunks(nodes, self._at_once() if mixed is None else _ROWS_AT_ONCE):
             out = layer.finish(convolved(start, ids), self._own_rows(number, ids))
             out = self.model.activate(number, out)
             if upper is not None:
                 z.put(start, upper.before(out))
             if kept:
-                first, stop = np.searchsorted(wanted, (ids[0], ids[-1] + 1))
-                rows.put(int(first), rows_of(wanted[first:stop], ids, out))
+                first = int(np.searchsorted(wanted, ids[0])) if len(ids) else 0
+                stop = int(np.searchsorted(wanted, ids[-1] + 1)) if len(ids) else 0
+                rows.put(first, rows_of(wanted[first:stop], ids, out))
             self.advance(len(ids))
         if kept:
             self.h = rows.take
         if jumping:
-            self.hidden.append(RowBuffer.of(self.asked, self.h(self.asked)))
+            self.hidden.append(RowBuffer.of(asked, self.h(asked)))
         self.z = z
 
     def _at_once(self) -> int:
-        """Nodes that are mixed together: where z is in a file, all of it is read each time."""
-        if self.room is None or not self.z.on_disk:
-            return _NODES_AT_ONCE
-        row_bytes = 16 * self.z.rows.shape[1] + 2 * mean_row_bytes(self.source)
-        return max(_NODES_AT_ONCE, self.room.n_bytes // row_bytes)
+        """Nodes that are mixed together."""
+        return _NODES_AT_ONCE
 
-    def _convolution(self, layer: GraphConvolution) -> Callable[[int, IntArray], Tensor]:
-        """ÂHW of some nodes, from z."""
-        z, numbered = self.z.rows, _numbering(self.z.nodes, self.source.n)
-        below = torch.from_numpy(self.z.nodes)
-
-        def convolved(_: int, ids: IntArray) -> Tensor:
-            rows = self.source.rows(ids)
-            csr = rows.indptr, numbered(rows.indices), rows.values
-            if z.device.type == "cpu":
-                mixed = torch.from_numpy(self.z.mixed(csr))
-            else:
-                mixed = Block.of_csr(torch.from_numpy(ids), below, csr).to(z.device).mix(z)
-            return mixed if layer.shrinks else mixed @ layer.weight
-
-        return convolved
+    def _convolution(
+        self, number: int, known: FeatureStore | None
+    ) -> Callable[[int, IntArray], Tensor]:
+        """ÂHW of some nodes of a layer, from z or from rows of ÂX that are `known`."""
+        layer = self.model.convolutions[number]
+        if known is not None:
+            return lambda start, ids: (
+                known.between(start, start + len(ids)).to(self.device) @ layer.weight
+            )
+        mixed = self.mix(number)
+        if layer.shrinks:
+            return mixed
+        return lambda start, ids: mixed(start, ids) @ layer.weight
 
     def _own_rows(self, number: int, ids: IntArray) -> Tensor | None:
         if self.model.jumps(number):
@@ -157,15 +163,34 @@ class _Pass:
         return None if self.model.convolutions[number].own_weight is None else self.h(ids)
 
 
-def _kept(
-    mixed: FeatureStore, layer: GraphConvolution, device: torch.device
-) -> Callable[[int, IntArray], Tensor]:
-    """ÂXW of some nodes, from rows of ÂX."""
+class _GraphForward(ExactForward):
+    """The exact network on rows of Â that are all at hand."""
 
-    def convolved(start: int, ids: IntArray) -> Tensor:
-        return mixed.between(start, start + len(ids)).to(device) @ layer.weight
+    def __init__(
+        self, model: GCN, source: AdjacencyRows, features: FeatureStore, room: Room | None
+    ) -> None:
+        super().__init__(model, features, room)
+        self.source = source
 
-    return convolved
+    def mix(self, number: int) -> Callable[[int, IntArray], Tensor]:  # noqa: ARG002
+        z, filled, numbered = self.z.rows, self.z, _numbering(self.z.nodes, self.source.n)
+        below = torch.from_numpy(self.z.nodes)
+
+        def mixed(_: int, ids: IntArray) -> Tensor:
+            rows = self.source.rows(ids)
+            csr = rows.indptr, numbered(rows.indices), rows.values
+            if z.device.type == "cpu":
+                return torch.from_numpy(filled.mixed(csr))
+            return Block.of_csr(torch.from_numpy(ids), below, csr).to(z.device).mix(z)
+
+        return mixed
+
+    def _at_once(self) -> int:
+        """Where z is in a file, all of it is read each time, so that more nodes are taken."""
+        if self.room is None or not self.z.on_disk:
+            return super()._at_once()
+        row_bytes = 16 * self.z.rows.shape[1] + 2 * mean_row_bytes(self.source)
+        return max(super()._at_once(), self.room.n_bytes // row_bytes)
 
 
 def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
@@ -221,7 +246,8 @@ def _few(count: int, n: int) -> bool:
 
 
 def _chunks(ids: IntArray, size: int) -> Iterator[tuple[int, IntArray]]:
-    for start in range(0, len(ids), size):
+    """At least one chunk, so that an array that is filled from chunks always has its width."""
+    for start in range(0, max(len(ids), 1), size):
         yield start, ids[start : start + size]
 
 

@@ -1,8 +1,8 @@
-"""`evaluate`, `predict` and `embed` under torchrun: each process computes its own nodes."""
+"""`evaluate`, `predict` and `embed`: a run applied to a graph, in one process or under torchrun."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from fastgcn.cli.data import (
     load_graph,
     load_source,
     open_data,
+    speaks,
 )
 from fastgcn.cli.output import emit_json, say, show_classes, show_table
 from fastgcn.errors import InputError
@@ -27,164 +28,9 @@ if TYPE_CHECKING:
     from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.graph.graph import Graph
-    from fastgcn.metrics import Metrics
     from fastgcn.train.run import Run
 
 Rows = Iterator[tuple[list[Any], "FloatArray"]]
-
-
-def score(
-    run_path: Path, data: str | None, part: str, split: str | None, seed: int | None
-) -> "tuple[Run, str, Metrics] | None":
-    """The run, the graph's name and the scores; None where another process says them."""
-    from fastgcn.backends.ranks.forward import ShardEvaluator
-    from fastgcn.infer.predict import check_classes
-
-    with joined() as group:
-        assert group is not None
-        run, shard = _opened(group, run_path, data, split, seed)
-        jointly(group, "the data", lambda: check_classes(run, shard.graph))
-        # Of the whole graph, as `evaluate` does it in one process.
-        config = run.config.replace(evaluation_graph="all")
-        judge = ShardEvaluator(shard, config, getattr(shard.split, part))
-        jointly(group, "nodes", lambda: _need(len(judge), part, shard))
-        metrics = judge(run.model)
-        return (run, shard.graph.name, metrics) if group.is_main else None
-
-
-def write_predictions(
-    run_path: Path,
-    data: str | None,
-    out: Path,
-    nodes: str | None,
-    split: str | None,
-    seed: int | None,
-) -> int | None:
-    """How many nodes were written, in the graph's order; None where another process has."""
-    from fastgcn.backends.ranks.forward import predict_shared
-    from fastgcn.infer.tables import prediction_columns, write_table
-
-    def apply(run: "Run", shard: "Shard", own: "IntArray") -> "FloatArray":
-        return predict_shared(run.model, shard, own)
-
-    def write(run: "Run", rows: Rows, _: int) -> None:
-        write_table(out, (prediction_columns(ids, some, run) for ids, some in rows))
-
-    checked = partial(_check_out, out, (".parquet", ".csv"))
-    return _write_rows((run_path, data, split, seed), nodes, checked, apply, write)
-
-
-def write_embeddings(
-    run_path: Path,
-    data: str | None,
-    out: Path,
-    nodes: str | None,
-    layer: int,
-    split: str | None,
-    seed: int | None,
-) -> int | None:
-    """How many nodes were written, in the graph's order; None where another process has."""
-    from fastgcn.backends.ranks.forward import depth_of, embed_shared
-    from fastgcn.infer.tables import embedding_columns, write_array, write_table
-
-    def apply(run: "Run", shard: "Shard", own: "IntArray") -> "FloatArray":
-        jointly(shard.group, "--layer", lambda: depth_of(run.model, layer))
-        return embed_shared(run.model, shard, own, layer)
-
-    def write(_: "Run", rows: Rows, count: int) -> None:
-        if out.suffix == ".npy":
-            write_array(out, count, (some for _, some in rows))
-        else:
-            write_table(out, (embedding_columns(ids, some) for ids, some in rows))
-
-    checked = partial(_check_out, out, (".parquet", ".csv", ".npy"))
-    return _write_rows((run_path, data, split, seed), nodes, checked, apply, write)
-
-
-def _check_out(out: Path, endings: tuple[str, ...]) -> None:
-    """Refuse a file that cannot be written, before anything is computed for it."""
-    if out.suffix not in endings:
-        *others, last = endings
-        raise InputError(f"--out must end in {', '.join(others)} or {last}, got {out.name!r}")
-    if not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent} to write {out.name} into")
-
-
-def _write_rows(
-    source: tuple[Path, str | None, str | None, int | None],
-    nodes: str | None,
-    check: Callable[[], None],
-    apply: "Callable[[Run, Shard, IntArray], FloatArray]",
-    write: "Callable[[Run, Rows, int], None]",
-) -> int | None:
-    """Rows of the nodes that were asked for, each computed where its node is, and written by the
-    first process."""
-    from fastgcn.backends.ranks.forward import gathered
-
-    with joined() as group:
-        assert group is not None
-        jointly(group, "--out", lambda: check() if group.is_main else None)
-        run, shard = _opened(group, *source)
-        own = jointly(group, "nodes", lambda: shard.nodes(nodes))
-        count = sum(group.host_comm.gather_counts(len(own), "numbers of nodes"))
-        jointly(group, "nodes", lambda: _need(count, nodes, shard))
-        rows = gathered(shard, own, apply(run, shard, own))
-        if group.is_main:
-            write(run, rows, count)
-            return count
-        for _ in rows:
-            pass
-        return None
-
-
-def _need(count: int, part: str | None, shard: "Shard") -> None:
-    if count == 0:
-        raise InputError(f"the {part} part of {shard.graph.name}'s split is empty")
-
-
-def _opened(
-    group: "ProcessGroup", run_path: Path, data: str | None, split: str | None, seed: int | None
-) -> "tuple[Run, Shard]":
-    """The run and this process's shard of a graph, which must be the same to all processes."""
-    from fastgcn.backends.ranks.shard import Shard
-    from fastgcn.data.layout import fingerprint
-    from fastgcn.train.run import Run
-
-    run = jointly(group, "the run", lambda: Run.load(run_path))
-    group.check_equal("run", _digest(run))
-    source: Any = None if run.source is None else dict(run.source)
-    if data is None:
-        where = str((source or {}).get("data", ""))
-        graph, shard = open_data(group, where, lambda: load_source(source, run_path))
-    else:
-        resplit = split is not None or seed is not None
-        graph, shard = open_data(
-            group, data, lambda: load_graph(data, split, seed), resplit=resplit
-        )
-    if shard is None:  # of one process, which has all
-        shard = jointly(group, "the data", lambda: Shard.of_graph(graph, group))
-    group.check_equal("data", fingerprint(graph))
-    jointly(group, "the data", lambda: _check_fit(run, graph))
-    if group.is_main and fingerprint(graph) != run.fingerprint:
-        say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
-    return run, shard
-
-
-def _check_fit(run: "Run", graph: "Graph") -> None:
-    from fastgcn.backends.exact import check_width
-    from fastgcn.infer.predict import check_features
-
-    check_width(run.model, graph.n_features, f"{graph.name} has")
-    check_features(run, graph)
-
-
-def _digest(run: "Run") -> str:
-    """A name for the weights of a run."""
-    found = sha256()
-    for name, tensor in sorted(run.model.state_dict().items()):
-        found.update(name.encode() + tensor.numpy().tobytes())
-    return found.hexdigest()
-
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 Data = Annotated[
@@ -208,22 +54,114 @@ OutFile = Annotated[
 ]
 
 
+@contextmanager
+def _opened(
+    run_path: Path,
+    data: str | None,
+    split: str | None,
+    seed: int | None,
+    device: str,
+    *,
+    alone: dict[str, bool],
+    out: tuple[Path, tuple[str, ...]] | None = None,
+) -> "Iterator[tuple[Run, Graph | Shard, bool]]":
+    """A run, the graph to apply it to, and whether this process is the one that writes.
+
+    Of several processes, each has its shard of the graph. `alone` are the options that only a
+    single process has, and whether they were given. `out` is the file to write and the endings
+    that it may have; it is checked before anything is computed for it.
+    """
+    with joined() as group:
+
+        def check() -> None:
+            given = [name for name, is_given in alone.items() if is_given]
+            if group is not None and group.size > 1 and given:
+                verb = "is" if len(given) == 1 else "are"
+                raise InputError(
+                    f"{' and '.join(given)} {verb} for a single process; run it without torchrun"
+                )
+            if out is not None and speaks(group):
+                _check_out(*out)
+
+        jointly(group, "options", check)
+        run, graph, shard = _open(group, run_path, data, split, seed)
+        if shard is None:
+            _use_device(run, device)
+        yield run, graph if shard is None else shard, speaks(group)
+
+
+def _alone(memory: str, device: str, threads: int | None) -> dict[str, bool]:
+    """Options of a single process: several share the machine's memory and cores."""
+    return {
+        "--memory": memory != "auto",
+        "--device": device not in ("auto", "cpu"),
+        "--threads": threads is not None,
+    }
+
+
+def _check_out(out: Path, endings: tuple[str, ...]) -> None:
+    """Refuse a file that cannot be written."""
+    if out == Path():
+        raise InputError("--out FILE is needed: .parquet or .csv (embed also .npy)")
+    if out.suffix not in endings:
+        *others, last = endings
+        raise InputError(f"--out must end in {', '.join(others)} or {last}, got {out.name!r}")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent} to write {out.name} into")
+
+
 def open_run(
     run_path: Path, data: str | None, split: str | None, seed: int | None, device: str = "cpu"
 ) -> "tuple[Run, Graph]":
-    from fastgcn.data.layout import fingerprint
+    """A run on its device, and the graph to apply it to, in a single process."""
+    run, graph, _ = _open(None, run_path, data, split, seed)
+    _use_device(run, device)
+    return run, graph
+
+
+def _use_device(run: "Run", device: str) -> None:
     from fastgcn.machine import choose_device
+
+    run.model.to(choose_device(device))
+
+
+def _open(
+    group: "ProcessGroup | None",
+    run_path: Path,
+    data: str | None,
+    split: str | None,
+    seed: int | None,
+) -> "tuple[Run, Graph, Shard | None]":
+    """A run, a graph and this process's shard of it; all processes must have the same."""
+    from fastgcn.data.layout import fingerprint
     from fastgcn.train.run import Run
 
-    run = Run.load(run_path)
-    run.model.to(choose_device(device))
+    run = jointly(group, "the run", lambda: Run.load(run_path))
+    source = None if run.source is None else dict(run.source)
     if data is None:
-        graph = load_source(None if run.source is None else dict(run.source), run_path)
+        where = str((source or {}).get("data", ""))
+        graph, shard = open_data(group, where, lambda: load_source(source, run_path))
     else:
-        graph = load_graph(data, split, seed)
-        if fingerprint(graph) != run.fingerprint:
-            say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
-    return run, graph
+        resplit = split is not None or seed is not None
+        graph, shard = open_data(
+            group, data, lambda: load_graph(data, split, seed), resplit=resplit
+        )
+    if group is not None and shard is not None:
+        group.check_equal("run", _digest(run))
+        group.check_equal("data", fingerprint(graph))
+    # Of the run's own data in one process it is not asked: that may take as long as predicting.
+    known = data is not None or shard is not None
+    if known and speaks(group) and fingerprint(graph) != run.fingerprint:
+        say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
+    return run, graph, shard
+
+
+def _digest(run: "Run") -> str:
+    """A name for the weights of a run."""
+    found = sha256()
+    for name, tensor in sorted(run.model.state_dict().items()):
+        found.update(name.encode() + tensor.numpy().tobytes())
+    return found.hexdigest()
 
 
 def held_to(threads: int | None) -> AbstractContextManager[None]:
@@ -245,22 +183,18 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Score a run on a part of a graph's split, by the full network."""
-    from fastgcn.backends.ranks import launched
+    from fastgcn.infer.predict import evaluate as score
+    from fastgcn.infer.predict import graph_of
 
     if part not in ("train", "val", "test"):
         raise InputError(f"--part must be train, val or test, got {part!r}")
-    if launched():
-        _refuse_alone(memory, device, threads)
-        found = score(run_path, data, part, split, split_seed)
-        if found is None:
-            return
-        run, name, metrics = found
-    else:
-        from fastgcn.infer.predict import evaluate as score_alone
-
-        run, graph = open_run(run_path, data, split, split_seed, device)
-        with held_to(threads):
-            name, metrics = graph.name, score_alone(run, graph, part, memory=memory)
+    alone = _alone(memory, device, threads)
+    opened = _opened(run_path, data, split, split_seed, device, alone=alone)
+    with opened as (run, graph, writes), held_to(threads):
+        metrics = score(run, graph, part, memory=memory)
+    if not writes:
+        return
+    name = graph_of(graph).name
     classes = {n: list(getattr(metrics, n)) for n in ("precision", "recall", "f1", "support")}
     if json:
         emit_json(
@@ -300,45 +234,50 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict classes with their probabilities, for nodes of a graph or for new ones."""
-    from fastgcn.backends.ranks import launched
-    from fastgcn.infer.predict import predict_parts
+    from fastgcn.infer.new_nodes import predict_new
+    from fastgcn.infer.predict import count_nodes, graph_of, predict_parts, with_own_ids
     from fastgcn.infer.tables import prediction_columns, write_table
     from fastgcn.settings import whole_numbers
 
-    _need_out(out)
-    if launched():
-        if any(option is not None for option in (samples, new_nodes, new_edges)):
-            raise InputError(
-                "--samples, --new-nodes and --new-edges are for a single process; run it without "
-                "torchrun"
-            )
-        _refuse_alone(memory, device, threads)
-        written = write_predictions(run_path, data, out, nodes, split, split_seed)
-        if written is not None:
-            _done(run_path, out, written, json)
-        return
-    run, graph = open_run(run_path, data, split, split_seed, device)
-    if (new_nodes is None) != (new_edges is None):
-        raise InputError("--new-nodes and --new-edges go together")
-    if new_nodes is not None and new_edges is not None:
-        from fastgcn.data.tables import read_new_nodes
-        from fastgcn.infer.new_nodes import predict_new
+    endings = (".parquet", ".csv")
+    options = {"--samples": samples, "--new-nodes": new_nodes, "--new-edges": new_edges}
+    given = {name: value is not None for name, value in options.items()}
+    opened = _opened(
+        run_path, data, split, split_seed, device,
+        alone=given | _alone(memory, device, threads), out=(out, endings),
+    )  # fmt: skip
+    parts: Rows
+    with opened as (run, graph, writes), held_to(threads):  # parts are computed as they are written
+        if new_nodes is None and new_edges is None:
+            chosen = _chosen(graph, nodes)
+            sizes = None if samples is None else whole_numbers(samples, "--samples")
+            count = count_nodes(graph, chosen)
+            found = predict_parts(run, graph, chosen, samples=sizes, seed=seed, memory=memory)
+            parts = with_own_ids(graph, found)
+        else:
+            if nodes is not None or samples is not None:
+                raise InputError(
+                    "--new-nodes predicts the new nodes; leave --nodes and --samples out"
+                )
+            new = _new_nodes(graph, new_nodes, new_edges)
+            count = len(new["node_ids"])
+            parts = iter([(new["node_ids"], predict_new(run, graph_of(graph), **new))])
+        columns = (prediction_columns(ids, rows, run) for ids, rows in parts)
+        _write(columns, lambda: write_table(out, columns), writes=writes)
+    if writes:
+        _done(run_path, out, count, json)
 
-        if nodes is not None or samples is not None:
-            raise InputError("--new-nodes predicts the new nodes; leave --nodes and --samples out")
-        new = read_new_nodes(new_nodes, new_edges, graph)
-        count = len(new["node_ids"])
-        with held_to(threads):
-            parts: Any = [(new["node_ids"], predict_new(run, graph, **new))]
-    else:
-        chosen = _chosen(graph, nodes)
-        count = len(chosen)
-        sizes = None if samples is None else whole_numbers(samples, "--samples")
-        found = predict_parts(run, graph, chosen, samples=sizes, seed=seed, memory=memory)
-        parts = ((_own_ids(graph, some), rows) for some, rows in found)
-    with held_to(threads):  # parts are computed as they are written
-        write_table(out, (prediction_columns(ids, rows, run) for ids, rows in parts))
-    _done(run_path, out, count, json)
+
+def _new_nodes(
+    graph: "Graph | Shard", new_nodes: Path | None, new_edges: Path | None
+) -> dict[str, Any]:
+    """What `predict_new` wants to know of new nodes, from their tables."""
+    from fastgcn.data.tables import read_new_nodes
+    from fastgcn.infer.predict import graph_of
+
+    if new_nodes is None or new_edges is None:
+        raise InputError("--new-nodes and --new-edges go together")
+    return read_new_nodes(new_nodes, new_edges, graph_of(graph))
 
 
 def embed(
@@ -358,40 +297,44 @@ def embed(
     json: Json = False,
 ) -> None:
     """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
-    from fastgcn.backends.ranks import launched
-    from fastgcn.infer.predict import embed_parts
+    from fastgcn.infer.predict import count_nodes, embed_parts, with_own_ids
     from fastgcn.infer.tables import embedding_columns, write_array, write_table
 
-    _need_out(out)
-    if launched():
-        _refuse_alone(memory, device, threads)
-        written = write_embeddings(run_path, data, out, nodes, layer, split, split_seed)
-        if written is not None:
-            _done(run_path, out, written, json)
-        return
-    run, graph = open_run(run_path, data, split, split_seed, device)
-    chosen = _chosen(graph, nodes)
-    parts = embed_parts(run, graph, chosen, layer=layer, memory=memory)
-    with held_to(threads):  # parts are computed as they are written
-        if out.suffix == ".npy":
-            write_array(out, len(chosen), (rows for _, rows in parts))
+    opened = _opened(
+        run_path, data, split, split_seed, device,
+        alone=_alone(memory, device, threads), out=(out, (".parquet", ".csv", ".npy")),
+    )  # fmt: skip
+    with opened as (run, graph, writes), held_to(threads):  # parts are computed as they are written
+        chosen, with_ids = _chosen(graph, nodes), out.suffix != ".npy"
+        count = count_nodes(graph, chosen)
+        found = embed_parts(run, graph, chosen, layer=layer, memory=memory)
+        parts = with_own_ids(graph, found, ids=with_ids)
+        if with_ids:
+            columns = (embedding_columns(ids, rows) for ids, rows in parts)
+            _write(columns, lambda: write_table(out, columns), writes=writes)
         else:
-            columns = (embedding_columns(_own_ids(graph, some), rows) for some, rows in parts)
-            write_table(out, columns)
-    _done(run_path, out, len(chosen), json)
+            arrays = (rows for _, rows in parts)
+            _write(arrays, lambda: write_array(out, count, arrays), writes=writes)
+    if writes:
+        _done(run_path, out, count, json)
 
 
-def _refuse_alone(memory: str, device: str, threads: int | None) -> None:
-    """Options that several processes, which share the machine's memory and cores, do not have."""
-    if memory != "auto" or device not in ("auto", "cpu") or threads is not None:
-        raise InputError(
-            "--memory, --device and --threads are for a single process; run it without torchrun"
-        )
+def _write(parts: Iterator[Any], write: Callable[[], None], *, writes: bool) -> None:
+    """Write parts of a result; other processes compute theirs and send them."""
+    if writes:
+        write()
+    else:
+        deque(parts, maxlen=0)
 
 
-def _need_out(out: Path) -> None:
-    if out == Path():
-        raise InputError("--out FILE is needed: .parquet or .csv (embed also .npy)")
+def _chosen(graph: "Graph | Shard", nodes: str | None) -> "IntArray":
+    """The nodes that `--nodes` names, of this process's shard if there are several."""
+    from fastgcn.graph.graph import Graph
+    from fastgcn.graph.nodes import parse_nodes
+
+    if isinstance(graph, Graph):
+        return parse_nodes(graph, nodes)
+    return graph.group.on_all("nodes", lambda: graph.parse_nodes(nodes))
 
 
 def _done(run_path: Path, out: Path, count: int, json: bool) -> None:
@@ -399,15 +342,3 @@ def _done(run_path: Path, out: Path, count: int, json: bool) -> None:
         emit_json({"run": str(run_path), "out": str(out), "nodes": count})
     else:
         say(f"{count:,} nodes written to {out}")
-
-
-def _chosen(graph: "Graph", nodes: str | None) -> Any:
-    from fastgcn.graph.nodes import parse_nodes
-
-    return parse_nodes(graph, nodes)
-
-
-def _own_ids(graph: "Graph", chosen: Any) -> list[Any]:
-    from fastgcn.graph.nodes import own_ids
-
-    return own_ids(graph, chosen)

@@ -58,24 +58,24 @@ def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
     return load(options.pop("data"), **options)
 
 
+def launched() -> bool:
+    """Whether torchrun, or anything that sets its variables, has started this process."""
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
 @contextmanager
 def joined(timeout: float | None = None) -> "Iterator[ProcessGroup | None]":
     """The processes that torchrun started, or None if this one is alone.
 
     Only the first of them prints.
     """
-    if "RANK" not in os.environ:  # asked first, for importing backends loads torch
-        yield None
-        return
-    from fastgcn.backends.ranks import DEFAULT_TIMEOUT, launched
-
     if not launched():
         yield None
         return
     from fastgcn.backends.ranks.process_group import ProcessGroup
     from fastgcn.progress import silent
 
-    group = ProcessGroup.join(DEFAULT_TIMEOUT if timeout is None else timeout)
+    group = ProcessGroup.join() if timeout is None else ProcessGroup.join(timeout)
     if not group.is_main:
         silent()
     yield group

@@ -1,8 +1,8 @@
-"""Applying a trained network: predict, embed, evaluate; full or sampled; for any node set."""
+"""Applying a trained network: predict, embed, evaluate; exact or sampled; for any nodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,14 +25,18 @@ from fastgcn.features.plan import Budget
 from fastgcn.graph import checks
 from fastgcn.graph.adjacency import Normalization, normalize
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.nodes import own_ids
 from fastgcn.machine import memory_of_device
-from fastgcn.metrics import Metrics, measure
+from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
 from fastgcn.sampling.choose import layer_sampler
 from fastgcn.scratch import Room
 
 if TYPE_CHECKING:
+    from fastgcn.backends.ranks.shard import Shard
     from fastgcn.train.run import Run
+
+T = TypeVar("T")
 
 # Nodes whose blocks are sampled together; bounds the temporaries.
 _SAMPLED_AT_ONCE = 1_024
@@ -43,7 +47,7 @@ _ROWS_A_PART = 1 << 17
 
 def predict(
     run_or_model: "Run | GCN",
-    graph: Graph,
+    graph: "Graph | Shard",
     nodes: Any = None,
     *,
     samples: int | Sequence[int] | None = None,
@@ -52,74 +56,174 @@ def predict(
 ) -> FloatArray:
     """(len(nodes), C) float32: the probability of each class (or label) for each node.
 
-    The full network by default (§3.2), computing only what `nodes` need; with `samples`, each
+    The exact network by default (§3.2), computing only what `nodes` need; with `samples`, each
     convolution is estimated from so many vertices, as in training. `nodes` None means all.
-    `memory`, such as "4GB", is what the process may take beside the result; what the full
-    network needs and has no room is on disk.
+    `memory`, such as "4GB", is what the process may take beside the result; what the exact
+    network needs beyond that is on disk.
+
+    Several processes predict together if each is given its `Shard` of the graph: `nodes` and the
+    result are then those of the shard, numbered from 0, and every process must make the call.
     """
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
-    return np.concatenate([probabilities for _, probabilities in parts])
+    return _whole(parts, model_of(run_or_model).sizes[-1])
 
 
 def predict_parts(
     run_or_model: "Run | GCN",
-    graph: Graph,
+    graph: "Graph | Shard",
     nodes: Any = None,
     *,
     samples: int | Sequence[int] | None = None,
     seed: int = 0,
     memory: str = "auto",
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """`predict` piece by piece: some of the nodes, and their probabilities."""
+    """`predict` in parts: some of the nodes, and their probabilities."""
     model = model_of(run_or_model)
-    ids = _node_set(graph, nodes)
-    check_width(model, graph.n_features, f"{graph.name} has")
-    check_features(run_or_model, graph)
+    ids = _checked_nodes(run_or_model, graph, nodes, memory, samples)
     if samples is None:
-        logits = _full_rows(model, graph, ids, len(model.layers), memory)
+        logits = _exact_rows(model, graph, ids, len(model.layers), memory)
     else:
-        logits = _sampled_forward(run_or_model, graph, ids, samples, seed)
+        logits = _sampled_forward(run_or_model, graph_of(graph), ids, samples, seed)
     for some, rows in _parts(ids, logits):
         yield some, cast(FloatArray, model.probabilities(rows).cpu().numpy())
 
 
 def embed(
     run_or_model: "Run | GCN",
-    graph: Graph,
+    graph: "Graph | Shard",
     nodes: Any = None,
     *,
     layer: int = -1,
     memory: str = "auto",
 ) -> FloatArray:
-    """(len(nodes), d) float32: the rows H^(layer) of the full network.
+    """(len(nodes), d) float32: the rows H^(layer) of the exact network.
 
     `layer` 1..M counts the network's layers, M being the class scores before the softmax;
-    -1, the default, is the last hidden layer M-1, and 0 the features themselves. `memory` is
-    as for `predict`.
+    -1, the default, is the last hidden layer M-1, and 0 the features themselves. `graph`,
+    `nodes` and `memory` are as for `predict`.
     """
     parts = embed_parts(run_or_model, graph, nodes, layer=layer, memory=memory)
-    return np.concatenate([rows for _, rows in parts])
+    model = model_of(run_or_model)
+    return _whole(parts, model.sizes[_depth(model, layer)])
 
 
 def embed_parts(
     run_or_model: "Run | GCN",
-    graph: Graph,
+    graph: "Graph | Shard",
     nodes: Any = None,
     *,
     layer: int = -1,
     memory: str = "auto",
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """`embed` piece by piece: some of the nodes, and their rows."""
+    """`embed` in parts: some of the nodes, and their rows."""
     model = model_of(run_or_model)
-    ids = _node_set(graph, nodes)
-    check_width(model, graph.n_features, f"{graph.name} has")
-    check_features(run_or_model, graph)
+    ids = _checked_nodes(run_or_model, graph, nodes, memory)
+    layers = _on_all(graph, "the layer", lambda: _depth(model, layer))
+    for some, rows in _parts(ids, _exact_rows(model, graph, ids, layers, memory)):
+        yield some, cast(FloatArray, rows.cpu().numpy())
+
+
+def _depth(model: GCN, layer: int) -> int:
+    """How many layers give H^(layer)."""
     depth = len(model.layers)
     if not -depth <= layer <= depth:
         raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
-    hidden = _full_rows(model, graph, ids, layer % depth if layer < 0 else layer, memory)
-    for some, rows in _parts(ids, hidden):
-        yield some, cast(FloatArray, rows.cpu().numpy())
+    return layer % depth if layer < 0 else layer
+
+
+def evaluate(
+    run_or_model: "Run | GCN", graph: "Graph | Shard", nodes: Any, *, memory: str = "auto"
+) -> Metrics:
+    """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count.
+
+    Processes that are each given their `Shard` all get the scores on the nodes of all of them.
+    """
+
+    def labelled_nodes() -> IntArray:
+        ids = _node_set(graph, _part(graph, nodes) if isinstance(nodes, str) else nodes)
+        if graph.labels is None:
+            raise InputError(f"{graph_of(graph).name} has no labels to evaluate against")
+        check_classes(run_or_model, graph_of(graph))
+        return ids[graph.labels[ids] >= 0] if graph.labels.ndim == 1 else ids
+
+    ids = _on_all(graph, "nodes", labelled_nodes)
+    _need_some(graph, ids, "there is no labelled node among those to evaluate")
+    assert graph.labels is not None
+    found = tally(predict(run_or_model, graph, ids, memory=memory), graph.labels[ids])
+    if not isinstance(graph, Graph):
+        found = Tally.of(graph.group.host_comm.all_reduce(found.figures, "scores"))
+    return found.metrics()
+
+
+def graph_of(graph: "Graph | Shard") -> Graph:
+    """The whole graph, which of a shard may be only an outline."""
+    return graph if isinstance(graph, Graph) else graph.graph
+
+
+def with_own_ids(
+    graph: "Graph | Shard", parts: Iterable[tuple[IntArray, FloatArray]], *, ids: bool = True
+) -> Iterator[tuple[list[Any], FloatArray]]:
+    """Parts of a result with the user's own ids in place of node numbers; no ids without `ids`.
+
+    Of several processes, the first gets the rows of all, in the order of the graph, and the
+    others get none; all must run the iterator to its end.
+    """
+    if isinstance(graph, Graph):
+        return ((own_ids(graph, some) if ids else [], rows) for some, rows in parts)
+    from fastgcn.backends.ranks.shard import gather_parts
+
+    return gather_parts(graph, parts, ids=ids)
+
+
+def _on_all(graph: "Graph | Shard", what: str, do: Callable[[], T]) -> T:
+    """`do()`; if several processes do it and one fails, all fail and one of them says why."""
+    return do() if isinstance(graph, Graph) else graph.group.on_all(what, do)
+
+
+def count_nodes(graph: "Graph | Shard", nodes: IntArray) -> int:
+    """How many nodes all processes have together."""
+    if isinstance(graph, Graph):
+        return len(nodes)
+    return sum(graph.group.host_comm.gather_counts(len(nodes), "numbers of nodes"))
+
+
+def _need_some(graph: "Graph | Shard", nodes: IntArray, message: str) -> None:
+    """Refuse with `message` if no process has any node."""
+    total = count_nodes(graph, nodes)
+
+    def check() -> None:
+        if total == 0:
+            raise InputError(message)
+
+    _on_all(graph, "nodes", check)
+
+
+def _whole(parts: Iterable[tuple[IntArray, FloatArray]], width: int) -> FloatArray:
+    """The rows of all parts; a process whose shard has none of the nodes gets (0, width)."""
+    rows = [some for _, some in parts]
+    return np.concatenate(rows) if rows else np.empty((0, width), np.float32)
+
+
+def _checked_nodes(
+    run_or_model: "Run | GCN",
+    graph: "Graph | Shard",
+    nodes: Any,
+    memory: str,
+    samples: int | Sequence[int] | None = None,
+) -> IntArray:
+    """The nodes as an array, if the network fits the graph."""
+
+    def checked() -> IntArray:
+        if not isinstance(graph, Graph) and (samples is not None or memory != "auto"):
+            raise InputError("samples and memory are for a single process; leave them out")
+        whole = graph_of(graph)
+        check_width(model_of(run_or_model), whole.n_features, f"{whole.name} has")
+        check_features(run_or_model, whole)
+        return _node_set(graph, nodes)
+
+    ids = _on_all(graph, "the data", checked)
+    _need_some(graph, ids, "nodes must name at least one node, got none")
+    return ids
 
 
 # Nodes of a graph for each one asked for, above which not all of them go through a GPU.
@@ -127,7 +231,7 @@ _FEW = 16
 
 
 def _all_on_device(model: GCN, graph: Graph, nodes: IntArray) -> bool:
-    """Whether the whole graph had better go through the network on its GPU."""
+    """True if a pass of the whole graph on the GPU is cheaper than one for `nodes` alone."""
     from fastgcn.backends.gpu import why_no_kernels
 
     if why_no_kernels() is not None or _FEW * len(nodes) < graph.n_nodes:
@@ -137,8 +241,14 @@ def _all_on_device(model: GCN, graph: Graph, nodes: IntArray) -> bool:
     return fits(graph, model, next(model.parameters()).device)
 
 
-def _full_rows(model: GCN, graph: Graph, nodes: IntArray, layers: int, memory: str) -> Tensor:
-    """H^(layers) of `nodes` by the full network; in a file where memory has no room for it."""
+def _exact_rows(
+    model: GCN, graph: "Graph | Shard", nodes: IntArray, layers: int, memory: str
+) -> Tensor:
+    """H^(layers) of `nodes` by the exact network; in a file where memory has no room for it."""
+    if not isinstance(graph, Graph):
+        from fastgcn.backends.ranks.forward import shard_rows
+
+        return shard_rows(model, graph, nodes, layers)
     source, features = full_view(model, graph)
     if next(model.parameters()).device.type != "cpu":
         with memory_of_device():
@@ -181,29 +291,15 @@ def _parts(ids: IntArray, rows: Tensor) -> Iterator[tuple[IntArray, Tensor]]:
         yield ids[start : start + _ROWS_A_PART], rows[start : start + _ROWS_A_PART]
 
 
-def evaluate(
-    run_or_model: "Run | GCN", graph: Graph, nodes: Any, *, memory: str = "auto"
-) -> Metrics:
-    """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count."""
-    ids = _node_set(graph, _part(graph, nodes) if isinstance(nodes, str) else nodes)
-    if graph.labels is None:
-        raise InputError(f"{graph.name} has no labels to evaluate against")
-    check_classes(run_or_model, graph)
-    if graph.labels.ndim == 1:
-        ids = ids[graph.labels[ids] >= 0]
-    if not ids.size:
-        raise InputError("there is no labelled node among those to evaluate")
-    return measure(predict(run_or_model, graph, ids, memory=memory), graph.labels[ids])
-
-
-def _part(graph: Graph, name: str) -> IntArray:
-    parts = dict(graph.split.items())
+def _part(graph: "Graph | Shard", name: str) -> IntArray:
+    """Nodes of a part of the split, of this process's shard if there are several."""
+    whole, parts = graph_of(graph), dict(graph.split.items())
     if name not in parts:
         raise InputError(
             f"nodes must be ids or one of {', '.join(parts)}, got {name!r}{nearest(name, parts)}"
         )
-    if not parts[name].size:
-        raise InputError(f"the {name} part of {graph.name}'s split is empty")
+    if not dict(whole.split.items())[name].size:
+        raise InputError(f"the {name} part of {whole.name}'s split is empty")
     return parts[name]
 
 
@@ -263,12 +359,10 @@ def _sampled_forward(
     return torch.cat(parts)[torch.from_numpy(place).to(device)]
 
 
-def _node_set(graph: Graph, nodes: Any) -> IntArray:
+def _node_set(graph: "Graph | Shard", nodes: Any) -> IntArray:
     if nodes is None:
         return np.arange(graph.n_nodes)
     ids = checks.integers(nodes, "nodes").astype(np.int64, copy=False)
-    if not ids.size:
-        raise InputError("nodes must name at least one node, got none")
     checks.in_range(ids, graph.n_nodes, "nodes")
     return ids
 

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from fastgcn.arrays import FloatArray
 from fastgcn.backends.gpu.sampler import KINDS, DeviceSampler
 from fastgcn.config import Distribution, Draws
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.kernels.gpu.blocks import dense_block, sampled_rows_reference
 from fastgcn.kernels.gpu.draw import points_reference
 from fastgcn.sampling import LayerSampler
+from fastgcn.sampling.draws import fixed_q
 from tests.backends.gpu.small import DEVICE, batches, matrix
 
 N, K, SIZE, T = 60, 3, 9, 20
@@ -152,3 +154,13 @@ def test_expectation_and_variance_are_those_of_the_cpu(
         assert abs(np.mean(estimates) - exact) < 5 * error + 1e-6
     ratio = np.var(there) / np.var(here)
     assert abs(np.log(ratio)) < 5 * (4 / len(here)) ** 0.5
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "importance", "flat", "optimal"])
+@pytest.mark.parametrize("row_norms", [np.linspace(0, 1, 5), np.zeros(5)])
+def test_q_is_that_of_the_cpu(distribution: Distribution, row_norms: FloatArray) -> None:
+    norms = np.array([0.0, 1.0, 2.0, 0.5, 3.0])
+    want = fixed_q(distribution, norms, 1.5, row_norms)
+    there = [torch.from_numpy(each).to(DEVICE) for each in (norms, row_norms)]
+    found = fixed_q(distribution, there[0], 1.5, there[1])
+    np.testing.assert_allclose(found.cpu().numpy(), want, rtol=1e-14)

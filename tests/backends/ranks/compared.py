@@ -10,9 +10,8 @@ import torch
 from fastgcn import Graph, TrainConfig
 from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.data import prepare
-from fastgcn.backends.ranks.backend import RanksBackend, prepare_share
-from fastgcn.backends.ranks.collectives import SampledLayer, step_bytes
-from fastgcn.backends.ranks.forward import predict_shared
+from fastgcn.backends.ranks.backend import RanksBackend, prepare_shard
+from fastgcn.backends.ranks.collectives import LayerTraffic, step_bytes
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.sampler import ShardBlock
 from fastgcn.backends.ranks.shard import Shard
@@ -117,15 +116,15 @@ def _formula(group: ProcessGroup, trainer: CpuBackend, blocks: list[Block]) -> i
         width = sizes[bare + number + (not layer.mix_first(block))]
         trained = bare + number > 0 or not layer.mix_first(block)
         above = block.whole[0] if trainer.config.distribution == "ladies" else 0
-        layers.append(SampledLayer(t, sum(block.counts), width, trained, above))
+        layers.append(LayerTraffic(t, sum(block.counts), width, trained, above))
     return step_bytes(group.size, layers, sum(p.numel() for p in trainer.model.parameters()))
 
 
 def _inputs(shard: Shard, graph: Graph, config: TrainConfig) -> float:
     """Own rows of what the first layer sees: ÂX, or X."""
-    whole, own = prepare(graph, config, None), prepare_share(shard, config)
-    first, stop = own.matrix.bounds[shard.group.rank : shard.group.rank + 2]
-    rows = own.data.rows(torch.arange(stop - first))
+    whole, (matrix, own) = prepare(graph, config, None), prepare_shard(shard, config)
+    first, stop = matrix.bounds[shard.group.rank : shard.group.rank + 2]
+    rows = own.rows(torch.arange(stop - first))
     return difference(rows.numpy(), whole.rows(torch.arange(first, stop)).numpy())
 
 
@@ -140,7 +139,7 @@ def _judged(
     scores = [np.array(list(each.scores().values())) for each in (ours, theirs)]
     first, stop = shard.bounds[shard.group.rank : shard.group.rank + 2]
     probabilities = predict(alone.model, graph, np.arange(first, stop))
-    mine = predict_shared(alone.model, shard)
+    mine = predict(alone.model, shard)
     return {
         "scores": difference(*scores),
         "predictions": difference(mine, probabilities),

@@ -16,15 +16,14 @@ from typing import Any
 
 import torch
 
-from fastgcn import Graph, Run, TrainConfig, cli, fit, load
-from fastgcn.backends.ranks.forward import embed_shared, gathered, predict_shared
+from fastgcn import Graph, Run, TrainConfig, cli, embed, evaluate, fit, load, predict
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.shard import Shard
-from fastgcn.cli.apply import write_embeddings
 from fastgcn.cli.data import open_data
 from fastgcn.data.shards import shard
 from fastgcn.data.store import save
 from fastgcn.errors import ElsewhereError, FastGCNError
+from fastgcn.infer.predict import embed_parts, predict_parts, with_own_ids
 from fastgcn.train.loop import resume
 from tests.backends.ranks.compared import CASES, WITH_THREE, check_cases
 from tests.communities import communities, few_to_train_on, quick
@@ -117,17 +116,23 @@ def from_parts(group: ProcessGroup, folder: Path, name: str) -> dict[str, Any]:
     rows, and a refusal."""
     shard = open_all(group, folder, name)
     run = fit(shard.graph, quick(), shard=shard)
-    own = shard.nodes("test")
-    pieces = list(gathered(shard, own, predict_shared(run.model, shard, own)))
-    hidden = list(gathered(shard, own, embed_shared(run.model, shard, own)))
-    inputs = list(gathered(shard, own, embed_shared(run.model, shard, own, 0)))
+    own = shard.parse_nodes("test")
+    pieces = list(with_own_ids(shard, predict_parts(run, shard, own)))
+    hidden = list(with_own_ids(shard, embed_parts(run, shard, own)))
+    inputs = list(with_own_ids(shard, embed_parts(run, shard, own, layer=0), ids=False))
+    scores = evaluate(run, shard, "test")
+    assert scores.micro_f1 == run.metrics["test_micro_f1"]
+    assert scores.n_nodes == len(shard.graph.split.test)
     return {
         "metrics": run.metrics,
         "ids": [name for ids, _ in pieces for name in ids],
         "probabilities": [row.tolist() for _, rows in pieces for row in rows],
         "hidden": [row.tolist() for _, rows in hidden for row in rows],
         "features": [row.tolist() for _, rows in inputs for row in rows],
-        "ids refused": refusal(lambda: shard.nodes("3")),
+        "samples refused": refusal(lambda: predict(run, shard, own, samples=5)),
+        "layer refused": refusal(lambda: embed(run, shard, own, layer=9)),
+        "nothing asked": refusal(lambda: predict(run, shard, [])),
+        "ids refused": refusal(lambda: shard.parse_nodes("3")),
     }
 
 
@@ -201,7 +206,8 @@ def commands(folder: Path) -> None:
     scores = command("evaluate", run, store, "--json")
     written = command("predict", run, store, "--nodes", "test", "--out", folder / "p.csv", "--json")
     for ending in ("npy", "csv"):
-        write_embeddings(run, str(store), folder / f"e.{ending}", "test", 1, None, None)
+        out = folder / f"e.{ending}"
+        command("embed", run, store, "--layer", 1, "--nodes", "test", "--out", out)
     if os.environ["RANK"] == "0":
         found = {"evaluate": json.loads(scores), "predict": json.loads(written)}
         (folder / "commands.json").write_text(json.dumps(found))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastgcn import Split, fit, load
-from fastgcn.backends.ranks.backend import check_shareable
+from fastgcn.backends.ranks.backend import check_ranks_can
 from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.distributions import RankNumbering
 from fastgcn.backends.ranks.process_group import ProcessGroup, agreed_prefix
@@ -47,7 +47,7 @@ def test_one_rank_is_one_process() -> None:
 )
 def test_what_ranks_cannot_do_is_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        check_shareable(quick(**settings))
+        check_ranks_can(quick(**settings))
 
 
 def test_a_graph_without_labels_is_refused() -> None:

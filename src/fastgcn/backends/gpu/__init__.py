@@ -8,7 +8,7 @@ from fastgcn.config import TrainConfig
 
 
 def why_no_kernels() -> str | None:
-    """Why the device's kernels cannot be compiled here; None: they can."""
+    """Why the device's kernels cannot be compiled here, or None if they can."""
     if find_spec("triton") is None:
         return "there is no Triton here"
     # Triton builds its launcher with a C compiler; on Windows it brings one along.
@@ -18,7 +18,7 @@ def why_no_kernels() -> str | None:
 
 
 def why_not(config: TrainConfig) -> str | None:
-    """What of these settings cannot be recorded, and so is done step by step; None: nothing."""
+    """The first setting that `GpuBackend` does not support, or None if it supports all of them."""
     if (reason := why_no_kernels()) is not None:
         return reason
     for name, value, known in (

@@ -1,11 +1,13 @@
-"""What a rank trains on: its rows of Â and of ÂX, and its labels."""
+"""`RanksBackend`: the CPU's backend in one of several processes, on its shard of the graph."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
+from safetensors.torch import load, save
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
@@ -17,9 +19,8 @@ from fastgcn.backends.data import TrainingData, check_trainable, label_tensor, l
 from fastgcn.backends.interval import Sizes, validation_interval
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.forward import ShardEvaluator
-from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.sampler import ShardSampler
-from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, own_rows
+from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, normalize_shard
 from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
@@ -33,40 +34,35 @@ from fastgcn.sampling import Sampler
 from fastgcn.sampling.block import Block
 from fastgcn.sampling.draws import POINTS
 
+T = TypeVar("T")
 
-class Prepared(NamedTuple):
-    """Own rows of Â, and `TrainingData` of own nodes, `batch_nodes` being those of all ranks."""
-
-    matrix: ShardAdjacency
-    data: TrainingData
+_DISTRIBUTIONS = ("importance", "uniform", "flat", "ladies")
 
 
-def prepare_share(shard: Shard, config: TrainConfig) -> Prepared:
-    """As `training_data.prepare`, for own nodes of the training graph."""
+def prepare_shard(shard: Shard, config: TrainConfig) -> tuple[ShardAdjacency, TrainingData]:
+    """Own rows of Â of the training graph, and own `TrainingData`, as `prepare` makes them for one
+    process; `batch_nodes` are those of all ranks."""
     nodes = shard.split.train if config.inductive else None
-    matrix = own_rows(shard, nodes, config.normalization)
+    matrix = normalize_shard(shard, nodes, config.normalization)
     statistics = _statistics(shard) if config.feature_scaling == "standard" else None
     features = NodeFeatures(shard.features, config.feature_scaling, nodes, statistics)
     inputs: FeatureStore = features
     if config.precompute:
-        mixed = DenseStore(convolved(shard, matrix, features))
+        mixed = DenseStore(_propagated(shard, matrix, features))
         inputs = SideBySide(mixed, features) if config.input_skip else mixed
-    return Prepared(
-        matrix,
-        TrainingData(
-            Adjacency(*matrix.rows),
-            None,
-            features,
-            inputs,
-            torch.from_numpy(_batch_nodes(shard, matrix)),
-            label_tensor(shard.labels if nodes is None else shard.labels[nodes]),
-            statistics,
-        ),
+    return matrix, TrainingData(
+        Adjacency(*matrix.rows),
+        None,
+        features,
+        inputs,
+        torch.from_numpy(_batch_nodes(shard, matrix)),
+        label_tensor(shard.labels if nodes is None else shard.labels[nodes]),
+        statistics,
     )
 
 
-def convolved(shard: Shard, matrix: ShardAdjacency, features: NodeFeatures) -> FloatArray:
-    """(s, F) float32: own rows of ÂX, the rows of X going round the ranks."""
+def _propagated(shard: Shard, matrix: ShardAdjacency, features: NodeFeatures) -> FloatArray:
+    """(s, F) float32: own rows of ÂX; the rows of X go round the ranks."""
 
     def rows(start: int, stop: int) -> FloatArray:
         some: FloatArray = features.between(start, stop).numpy()
@@ -80,13 +76,13 @@ def _batch_nodes(shard: Shard, matrix: ShardAdjacency) -> IntArray:
     """(k,) int64: the numbers of all ranks' training nodes."""
     if matrix.nodes is not None:
         return np.arange(matrix.n)
-    comm, own = shard.group.host_comm, shard.split.train + shard.first
+    comm, own = shard.group.host_comm, shard.split.train + shard.start
     counts = comm.gather_counts(len(own), "numbers of nodes")
     return comm.all_gather(torch.from_numpy(own), counts, "training nodes").numpy()
 
 
 def _statistics(shard: Shard) -> Statistics:
-    """Of all ranks' training nodes."""
+    """Statistics of the features of all ranks' training nodes."""
     own = column_moments(shard.features, shard.split.train)
     row = torch.from_numpy(np.concatenate([[own.rows], own.mean, own.squares]))[None]
     comm, width = shard.group.host_comm, len(own.mean)
@@ -96,42 +92,6 @@ def _statistics(shard: Shard) -> Statistics:
         mean, squares = np.array(rest[:width]), np.array(rest[width:])
         found = found.joined(ColumnMoments(int(count), mean, squares))
     return statistics_of(found, sparse=isinstance(shard.features, csr_array))
-
-
-def share_checkpoint(group: ProcessGroup, checkpoint: Checkpoint | None) -> Checkpoint | None:
-    """The first rank's checkpoint, on all ranks; what the others are given does not count."""
-
-    def described() -> dict[str, Any] | None:
-        if checkpoint is None:
-            return None
-        shapes = {
-            name: [str(t.dtype).removeprefix("torch."), list(t.shape)]
-            for name, t in checkpoint.tensors.items()
-        }
-        return {"tensors": shapes, "progress": checkpoint.progress}
-
-    about = group.broadcast("the checkpoint", described)
-    if about is None:
-        return None
-    tensors = {} if checkpoint is None else checkpoint.tensors
-    whole = {
-        name: _from_first(group, tensors.get(name), getattr(torch, dtype), shape)
-        for name, (dtype, shape) in about["tensors"].items()
-    }
-    return Checkpoint(whole, about["progress"])
-
-
-def _from_first(
-    group: ProcessGroup, tensor: Tensor | None, dtype: torch.dtype, shape: list[int]
-) -> Tensor:
-    if group.is_main:
-        assert tensor is not None
-        whole = tensor.contiguous()
-        group.host_comm.exchange(dict.fromkeys(group.host_comm.others, whole), {}, "the checkpoint")
-        return whole
-    whole = torch.empty(shape, dtype=dtype)
-    group.host_comm.exchange({}, {0: whole}, "the checkpoint")
-    return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +164,6 @@ def weight_of(loss: nn.Module, labels: Tensor) -> Tensor:
     return torch.tensor(float(labels.numel()), device=labels.device)
 
 
-T = TypeVar("T")
-
-_DISTRIBUTIONS = ("importance", "uniform", "flat", "ladies")
-
-
 class RanksBackend(CpuBackend):
     """One of several processes that train together, each with its shard of the graph."""
 
@@ -222,25 +177,29 @@ class RanksBackend(CpuBackend):
 
     def _check(self) -> None:
         check_trainable(self.shard.graph, self.config)
-        check_shareable(self.config)
+        check_ranks_can(self.config)
         self.group.use_device(self.config.device)
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:
         return self.group.on_all(what, lambda: do() if self.group.is_main else None)
 
     def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
-        return share_checkpoint(self.group, checkpoint)
+        comm, what = self.group.host_comm, "the checkpoint"
+        tensors = b"" if checkpoint is None else save(checkpoint.tensors)
+        progress = b"" if checkpoint is None else json.dumps(checkpoint.progress).encode()
+        tensors, progress = (comm.broadcast(data, what) for data in (tensors, progress))
+        return Checkpoint(load(tensors), json.loads(progress)) if progress else None
 
     @property
     def device(self) -> torch.device:
         return self.group.device
 
     def _training_data(self) -> TrainingData:
-        self._matrix, data = prepare_share(self.shard, self.config)
+        self._matrix, data = prepare_shard(self.shard, self.config)
         return data
 
     def _sampler(self) -> Sampler:
-        """It takes over own rows of Â, numbering their columns in its own way."""
+        """The sampler takes over own rows of Â and renumbers their columns in place."""
         assert self._matrix is not None
         matrix, self._matrix = self._matrix, None
         return ShardSampler(matrix, self.config, self.group)
@@ -265,7 +224,7 @@ class RanksBackend(CpuBackend):
         return ShardEvaluator(self.shard, self.config, getattr(self.shard.split, part))
 
     def _validation_interval(self) -> int:
-        """As one process has it, by the sizes of all ranks together."""
+        """As in one process, by the sizes of all ranks together."""
         shard, batch_nodes = self.shard, len(self.data.batch_nodes)
         own = Sizes.of(self.data.adjacency, batch_nodes, shard.csr, shard.features, shard.split.val)
         whole = self.group.host_comm.all_reduce(torch.tensor(own), "sizes").tolist()
@@ -273,8 +232,8 @@ class RanksBackend(CpuBackend):
         return validation_interval(sizes, self.config, self.model.sizes)
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        """Ranks drop different entries. The first goes on with the generator that checkpoints
-        keep; the others begin anew, so that a run can continue on any number of ranks."""
+        """Ranks drop different entries. The first rank uses the generator that checkpoints keep;
+        the others seed theirs anew each epoch, so that any number of ranks can resume a run."""
         if not self.group.is_main:
             words = np.random.SeedSequence([self.config.seed, epoch, self.group.rank])
             self.learner.dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
@@ -288,8 +247,8 @@ class RanksBackend(CpuBackend):
         }
 
 
-def check_shareable(config: TrainConfig) -> None:
-    """Refuse, in one sentence, settings that ranks cannot train with together."""
+def check_ranks_can(config: TrainConfig) -> None:
+    """Refuse, in one sentence, settings with which several processes cannot train."""
 
     def need(what: str, good: bool, got: object, choices: str) -> None:
         if not good:

@@ -1,4 +1,4 @@
-"""Messages between the processes of a run: who sends what to whom, counted in bytes."""
+"""Messages among ranks: collectives, a ring for matrices that no rank holds, and their cost."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,23 +18,26 @@ Combine = Callable[[Tensor, Tensor], Tensor]
 
 
 class Communicator:
-    """One line between all ranks; calls must come in the same order on all of them.
+    """Point-to-point messages and collectives; all ranks make the same calls in the same order.
 
-    Everything is made of messages between two ranks, for then uneven parts need no padding, sums
-    are taken in the order of the ranks (the same to the last bit everywhere), the bytes sent are
-    known, and it is known whom a rank waits for in vain.
+    Collectives are made of point-to-point messages, not taken from gloo or nccl. Parts of
+    different lengths then need no padding, sums are added in the order of the ranks and so are
+    equal to the last bit everywhere, the bytes sent are counted, and an error names the rank that
+    did not answer.
 
     Attributes:
         sent: bytes that this rank has sent so far.
     """
 
-    def __init__(self, group: Any, rank: int, size: int, timeout: float) -> None:
-        self.torch_group, self.rank, self.size, self.timeout = group, rank, size, timeout
+    def __init__(self, torch_group: Any, rank: int, size: int, timeout: float) -> None:
+        self.torch_group, self.rank, self.size, self.timeout = torch_group, rank, size, timeout
         self.sent = 0
 
     def post(self, outgoing: dict[int, Tensor], incoming: dict[int, Tensor]) -> list[Any]:
-        """Begin to send and to receive contiguous tensors, by rank; those without entries are
-        passed over, here as there. What is returned is handed to `wait`."""
+        """Start to send and receive contiguous tensors, by rank; returns what `wait` takes.
+
+        Empty tensors are skipped on both sides.
+        """
         operations = [
             dist.P2POp(way, tensor, peer, self.torch_group)
             for way, tensors in ((dist.isend, outgoing), (dist.irecv, incoming))
@@ -51,7 +54,7 @@ class Communicator:
             raise self._lost(peers[0], "the next rows", 0.0, error) from None
 
     def wait(self, posted: list[Any], what: str) -> None:
-        """Wait until all has been sent and received."""
+        """Wait until everything posted is sent and received."""
         start, limit = time.monotonic(), timedelta(seconds=self.timeout)
         for peer, request in posted:
             try:
@@ -78,7 +81,7 @@ class Communicator:
         return [rank for rank in range(self.size) if rank != self.rank]
 
     def all_gather(self, part: Tensor, counts: Sequence[int], what: str) -> Tensor:
-        """(Σ counts, ...): the parts of all ranks, one behind the other; counts[r] rows of r."""
+        """(Σ counts, ...): the parts of all ranks, concatenated; rank r has counts[r] rows."""
         whole = part.new_empty((sum(counts), *part.shape[1:]))
         places = list(torch.split(whole, list(counts)))
         places[self.rank].copy_(part)
@@ -102,8 +105,10 @@ class Communicator:
         return total
 
     def all_reduce(self, whole: Tensor, what: str, combine: Combine = torch.add) -> Tensor:
-        """The sum over ranks of a tensor, on all of them: parts are added where they are gathered
-        from, so that a rank sends 2(K-1)/K of the bytes."""
+        """The sum over ranks of a tensor, on all ranks.
+
+        Reduce-scatter, then all-gather: a rank sends 2(K-1)/K of the bytes.
+        """
         flat = whole.reshape(-1)
         base, more = divmod(flat.numel(), self.size)
         counts = [base + (rank < more) for rank in range(self.size)]
@@ -111,30 +116,42 @@ class Communicator:
         return self.all_gather(part, counts, what).view_as(whole)
 
     def gather_counts(self, count: int, what: str) -> list[int]:
-        """What each rank says."""
+        """The number that each rank gives."""
         found: list[int] = self.all_gather(torch.tensor([count]), [1] * self.size, what).tolist()
         return found
 
     def gather_texts(self, text: str, what: str) -> list[str]:
-        """What each rank says, in words."""
+        """The text that each rank gives."""
         said = torch.frombuffer(bytearray(text.encode() or b"\0"), dtype=torch.uint8)
         counts = self.gather_counts(len(said), what)
         parts = torch.split(self.all_gather(said, counts, what), counts)
         return [bytes(part.tolist()).decode().rstrip("\0") for part in parts]
 
+    def broadcast(self, data: bytes, what: str) -> bytes:
+        """The first rank's bytes, on all ranks."""
+        size = self.gather_counts(len(data), what)[0]
+        if self.rank == 0:
+            mine = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[:size]
+            self.exchange(dict.fromkeys(self.others, mine), {}, what)
+            return data
+        received = torch.empty(size, dtype=torch.uint8)
+        self.exchange({}, {0: received}, what)
+        return received.numpy().tobytes()
+
 
 def all_gather_rows(comm: Communicator, rows: Tensor, counts: Sequence[int]) -> Tensor:
-    """(Σ counts, d): rows (counts[rank], d) of every rank, one rank's behind the other's.
+    """(Σ counts, d): the rows (counts[rank], d) of all ranks, concatenated; differentiable.
 
-    Backward, each rank has derivatives by all rows, of its own part of the loss; these are added
-    up over the ranks, each receiving those of its own rows.
+    Backward, each rank has the derivatives of its own part of the loss by all rows. They are
+    added up over the ranks, and each rank receives those of its own rows.
     """
     if torch.is_grad_enabled() and rows.requires_grad:
-        return cast(Tensor, _Gather.apply(rows, comm, counts))  # type: ignore[no-untyped-call]
+        gathered = _AllGather.apply(rows, comm, counts)  # type: ignore[no-untyped-call]
+        return cast(Tensor, gathered)
     return comm.all_gather(rows, counts, "hidden rows")
 
 
-class _Gather(torch.autograd.Function):
+class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, comm: Communicator, counts: Sequence[int]) -> Tensor:
         ctx.comm, ctx.counts = comm, counts
@@ -146,19 +163,17 @@ class _Gather(torch.autograd.Function):
         return own, None, None
 
 
-# Bytes of the rows that are on their way at once.
-_PIECE_BYTES = 1 << 23
+_PIECE_BYTES = 1 << 23  # of the rows in one message round the ring
 
 
 def ring(
     comm: Communicator, bounds: IntArray, width: int, rows: Callable[[int, int], FloatArray]
 ) -> Iterator[tuple[int, FloatArray]]:
-    """All rows of an (n, width) float32 matrix of which each rank has a part: the number of the
-    first row of each piece, and its rows.
+    """All rows of an (n, width) float32 matrix of which each rank has a part, in pieces: the
+    number of a piece's first row, and its rows.
 
     Rank r has rows bounds[r]..bounds[r+1]-1; `rows(a, b)` gives some of its own, numbered from
-    its first. Pieces are handed from rank to rank while the last one is worked on, so that none
-    holds more than two.
+    its first. A rank works on one piece while the next one comes in, and so holds two at most.
     """
     step = max(1, _PIECE_BYTES // max(4 * width, 1))
     rank, size = comm.rank, comm.size
@@ -198,15 +213,15 @@ def ring_product(
 
 
 @dataclass(frozen=True, slots=True)
-class SampledLayer:
-    """What travels for one sampled convolution.
+class LayerTraffic:
+    """What one sampled convolution sends in a step.
 
     Attributes:
-        t: vertices drawn, counted as often as they are.
-        met: distinct ones that some row of the layer above meets.
-        width: numbers a row has that travels: that of H, or of HW where that is cheaper.
-        trained: whether the rows depend on weights, so that their gradients travel back.
-        above: rows of the layer above, where q is made of them (`ladies`), else 0.
+        t: vertices drawn, with repetitions.
+        met: distinct drawn vertices that have an edge to some row of the layer above.
+        width: length of a row that is sent: that of H, or of HW where that is cheaper.
+        trained: whether the rows depend on weights, so that their gradients are sent back.
+        above: rows of the layer above, where q depends on them (`ladies`), else 0.
     """
 
     t: int
@@ -216,10 +231,12 @@ class SampledLayer:
     above: int = 0
 
     def sent(self, ranks: int) -> int:
-        """A row for each vertex met, from its rank to all others, and its gradient back. To draw
-        them, an id and its q for each point and, from each rank, two counts and a bit a point for
-        the vertices met; or, for `ladies`, a length for each row above, an id for each point, and
-        the sum over ranks of a number for each vertex and two counts."""
+        """Bytes: a row for each vertex met, from its rank to all others, and its gradient back.
+
+        To draw them, an id and its q for each point and, from each rank, two counts and a bit a
+        point for the vertices met. For `ladies`: a length for each row above, an id for each
+        point, and the sum over ranks of a number for each vertex and two counts.
+        """
         drawn = 16 * self.t + ranks * (16 + -(-self.t // 8))
         if self.above:
             drawn = 8 * self.above + 8 * self.t + 2 * 8 * (self.met + 2)
@@ -227,15 +244,14 @@ class SampledLayer:
         return (ranks - 1) * (drawn + rows)
 
 
-def step_bytes(ranks: int, layers: Sequence[SampledLayer], parameters: int) -> int:
+def step_bytes(ranks: int, layers: Sequence[LayerTraffic], parameters: int) -> int:
     """Bytes that all ranks together send in one step.
 
-    Beside the layers, the sum of gradients, loss and weight: each rank adds up its part of them,
-    from all others, and sends it to all others.
+    Beside the layers, that is one all-reduce of the gradients, the loss and its weight.
 
-    >>> step_bytes(1, [SampledLayer(400, 300, 41)], 80_000)
+    >>> step_bytes(1, [LayerTraffic(400, 300, 41)], 80_000)
     0
-    >>> step_bytes(2, [SampledLayer(400, 300, 41)], 80_000)
+    >>> step_bytes(2, [LayerTraffic(400, 300, 41)], 80_000)
     744948
     """
     return sum(layer.sent(ranks) for layer in layers) + 2 * (ranks - 1) * 4 * (parameters + 2)

@@ -1,6 +1,6 @@
-"""Drawing together: all ranks take the same points, and each finds those that fall on its own.
+"""Drawing together: all ranks take the same points, and each finds those that fall on its nodes.
 
-The points come from one generator that is in the same state on all ranks, so that the draws are
+The points come from a generator that is in the same state on all ranks, so that the draws are
 those of one process, however many ranks there are.
 """
 
@@ -20,7 +20,10 @@ Csr = tuple[IntArray, IntArray, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class RankNumbering:
-    """How nodes are numbered: rank after rank, and at a rank from its first one on, round the end.
+    """Two numberings of the nodes of the training graph.
+
+    A node's number counts rank after rank and is the same everywhere. Its local number counts
+    from this rank's first node on and wraps round at the end, so that own nodes are 0, 1, ...
 
     Attributes:
         bounds: (K+1,) where each rank's numbers begin and end.
@@ -41,28 +44,28 @@ class RankNumbering:
         return int(self.bounds[self.rank])
 
     def local(self, numbers: IntArray) -> IntArray:
-        """As numbered here; own nodes are 0, 1, ..."""
+        """The local numbers of some nodes."""
         return (numbers - self.first) % self.n
 
     def own(self, numbers: IntArray) -> IntArray:
-        """Those that are this rank's, as numbered here, in their order."""
+        """The local numbers of this rank's nodes among some, in their order."""
         mine = (numbers >= self.first) & (numbers < self.bounds[self.rank + 1])
         own: IntArray = numbers[mine] - self.first
         return own
 
     def owners(self, numbers: IntArray) -> IntArray:
-        """The rank of each."""
+        """The rank of each node."""
         return np.searchsorted(self.bounds, numbers, side="right") - 1
 
     def counts(self, ascending: IntArray) -> list[int]:
-        """How many each rank has."""
+        """How many of some nodes each rank has."""
         found: list[int] = np.diff(np.searchsorted(ascending, self.bounds)).tolist()
         return found
 
 
 class SampledMatrix(NamedTuple):
-    """Own rows of what is sampled of Â, nodes numbered as here, and (s,) float32 the diagonal
-    where that is not sampled but exact."""
+    """Own rows of what is sampled of Â, by local numbers, and (s,) float32 the diagonal if that
+    term is exact and not sampled."""
 
     csr: Csr
     diagonal: FloatArray | None
@@ -74,21 +77,21 @@ class SampledMatrix(NamedTuple):
         _, places = number_columns(drawn, columns, place)
         return indptr, places, values
 
-    def empty(self, indptr: IntArray, rows: IntArray) -> int:
-        """How many of some own rows have no entry, in what was picked of them or in full."""
+    def count_empty(self, indptr: IntArray, rows: IntArray) -> int:
+        """How many of some own rows have no entry: none picked, and none on the diagonal."""
         without = np.diff(indptr) == 0
         if self.diagonal is not None:
             without &= self.diagonal[rows] == 0
         return int(np.count_nonzero(without))
 
 
-class Picked(NamedTuple):
+class DrawnLayer(NamedTuple):
     """What was drawn for a layer.
 
     Attributes:
-        drawn: (D,) numbers, ascending, of the vertices that some row meets.
-        csr: own rows over these.
-        entries, empty: entries, and rows without any, of all ranks.
+        drawn: (D,) numbers, ascending, of the drawn vertices that have an edge to some row.
+        csr: own rows over these vertices.
+        entries, empty: the entries, and the rows without any, of all ranks.
     """
 
     drawn: IntArray
@@ -98,14 +101,16 @@ class Picked(NamedTuple):
 
 
 class RankDistribution(Protocol):
-    def pick(self, above: IntArray, points: FloatArray) -> Picked:
-        """For the rows `above` (s,), by number, of all ranks; points (t,) in [0, 1)."""
+    """Where the vertices of a layer are drawn from, over all ranks."""
+
+    def draw(self, above: IntArray, points: FloatArray) -> DrawnLayer:
+        """For the rows `above` (s,), by number, of all ranks; `points` (t,) lie in [0, 1)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedDistribution:
-    """One q over all vertices; each rank has the q of its own, and where its share of [0, 1) is.
+    """One q over all vertices. Each rank has the q of its own, and knows its part of [0, 1).
 
     Attributes:
         cumulative: (s,) running sums of q over own vertices, from the first own one on.
@@ -121,9 +126,13 @@ class FixedDistribution:
 
     @classmethod
     def of(
-        cls, numbers: RankNumbering, matrix: SampledMatrix, weights: FloatArray, comm: Communicator
+        cls,
+        numbers: RankNumbering,
+        matrix: SampledMatrix,
+        weights: FloatArray,
+        comm: Communicator,
     ) -> "FixedDistribution":
-        """For q ∝ weights (s,) of own vertices, and of the others' alike."""
+        """q ∝ weights (s,) of own vertices, and of the other ranks' alike."""
         total = torch.tensor([float(weights.sum())], dtype=torch.float64)
         totals = comm.all_gather(total, [1] * comm.size, "the mass of q").numpy()
         q = weights / totals.sum() if totals.sum() > 0 else weights
@@ -131,14 +140,13 @@ class FixedDistribution:
         ends = np.cumsum(comm.all_gather(own, [1] * comm.size, "the mass of q").numpy())
         return cls(numbers, matrix, q, np.cumsum(q), ends, comm)
 
-    def pick(self, above: IntArray, points: FloatArray) -> Picked:
-        drawn, weights = self._drawn(points)
-        rows = self.numbers.own(above)
-        local = self.numbers.local(drawn)
+    def draw(self, above: IntArray, points: FloatArray) -> DrawnLayer:
+        drawn, weights = self._vertices(points)
+        rows, local = self.numbers.own(above), self.numbers.local(drawn)
         csr = self.matrix.pick(rows, local, weights, self.numbers.place)
-        return self._met(drawn, csr, self.matrix.empty(csr[0], rows), len(points))
+        return self._met(drawn, csr, self.matrix.count_empty(csr[0], rows), len(points))
 
-    def _drawn(self, points: FloatArray) -> tuple[IntArray, FloatArray]:
+    def _vertices(self, points: FloatArray) -> tuple[IntArray, FloatArray]:
         """Distinct numbers, ascending, and their weights count/(t·q)."""
         total = self.ends[-1]
         if total == 0:
@@ -151,7 +159,7 @@ class FixedDistribution:
         places = np.searchsorted(self.cumulative, x[owner == rank] - before, side="right")
         if len(places):
             places = np.minimum(places, _last(self.cumulative))
-        # RankNumbering are exact in float64, up to 2**53.
+        # Numbers are exact in float64, up to 2**53.
         mine = np.stack([places + self.numbers.first, self.q[places]], axis=1)
         everyone = self.comm.all_gather(torch.from_numpy(mine), counts, "drawn vertices").numpy()
         drawn, at, times = np.unique(
@@ -159,29 +167,30 @@ class FixedDistribution:
         )
         return drawn, times * (total / len(points)) / everyone[at, 1]
 
-    def _met(self, drawn: IntArray, csr: Csr, empty: int, t: int) -> Picked:
-        """Without the vertices that no row of any rank meets: nobody need compute theirs."""
+    def _met(self, drawn: IntArray, csr: Csr, empty: int, t: int) -> DrawnLayer:
+        """Without the vertices that have an edge to no row of any rank: none computes theirs."""
         indptr, columns, values = csr
         flags = np.zeros(t, np.bool_)
         flags[columns] = True
-        facts = np.array([len(columns), empty])
-        said = np.concatenate([facts.view(np.uint8), np.packbits(flags)])
+        counts = np.array([len(columns), empty])
+        mine = np.concatenate([counts.view(np.uint8), np.packbits(flags)])
         size = self.comm.size
-        heard = self.comm.all_gather(torch.from_numpy(said), [len(said)] * size, "what was met")
-        everyone = heard.numpy().reshape(size, -1)
+        gathered = self.comm.all_gather(torch.from_numpy(mine), [len(mine)] * size, "what was met")
+        everyone = gathered.numpy().reshape(size, -1)
         entries, empties = np.ascontiguousarray(everyone[:, :16]).view(np.int64).sum(axis=0)
         met = np.bitwise_or.reduce(everyone[:, 16:], axis=0)
         kept = np.unpackbits(met, count=len(drawn)).astype(np.bool_)
         renumbered = np.cumsum(kept) - 1
         csr = indptr, renumbered[columns], values
-        return Picked(drawn[kept], csr, int(entries), int(empties))
+        return DrawnLayer(drawn[kept], csr, int(entries), int(empties))
 
 
 @dataclass(frozen=True, slots=True)
 class LadiesDistribution:
     """LADIES: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v of the layer above.
 
-    Points fall on entries of rows, which lie one after the other in the order of the rows.
+    The entries of these rows are laid end to end, in the order of the rows, each as long as its
+    |Â(v,u)|^power; a point draws the column of the entry that it falls on.
 
     Attributes:
         lengths: (s,) Σ_u |Â(v,u)|^power of own rows.
@@ -202,24 +211,23 @@ class LadiesDistribution:
         lengths = sums_of_columns(rows, values, power, len(indptr) - 1)
         return cls(numbers, matrix, lengths, power, comm)
 
-    def pick(self, above: IntArray, points: FloatArray) -> Picked:
+    def draw(self, above: IntArray, points: FloatArray) -> DrawnLayer:
         rows = self.numbers.own(above)
-        lengths = self._all_lengths(above, rows)
-        ends = np.cumsum(lengths)
+        ends = np.cumsum(self._all_lengths(above, rows))
         total = ends[-1] if len(ends) else 0.0
         drawn: IntArray = np.empty(0, np.int64)
         times: IntArray = np.empty(0, np.int64)
         if total > 0:
-            drawn, times = self._drawn(above, rows, ends, np.sort(points) * total)
+            drawn, times = self._vertices(above, rows, ends, np.sort(points) * total)
         local = self.numbers.local(drawn)
         ones, place = np.ones(len(drawn)), self.numbers.place
         indptr, columns, values = self.matrix.pick(rows, local, ones, place)
-        facts = np.array([len(columns), self.matrix.empty(indptr, rows)])
-        sums = np.append(sums_of_columns(columns, values, self.power, len(drawn)), facts)
+        counts = np.array([len(columns), self.matrix.count_empty(indptr, rows)])
+        sums = np.append(sums_of_columns(columns, values, self.power, len(drawn)), counts)
         sums = self.comm.all_reduce(torch.from_numpy(sums), "sums of columns").numpy()
         factors = times * (total / len(points)) / sums[:-2]
         values = (values * factors[columns]).astype(np.float32)
-        return Picked(drawn, (indptr, columns, values), int(sums[-2]), int(sums[-1]))
+        return DrawnLayer(drawn, (indptr, columns, values), int(sums[-2]), int(sums[-1]))
 
     def _all_lengths(self, above: IntArray, rows: IntArray) -> FloatArray:
         """(s,) of all rows, in their order."""
@@ -232,7 +240,7 @@ class LadiesDistribution:
         ).numpy()
         return lengths
 
-    def _drawn(
+    def _vertices(
         self, above: IntArray, rows: IntArray, ends: FloatArray, x: FloatArray
     ) -> tuple[IntArray, IntArray]:
         """Distinct columns, ascending, and how many of the ascending points x fall on each."""
@@ -251,5 +259,5 @@ class LadiesDistribution:
 
 
 def _last(running: FloatArray) -> int:
-    """The last place of running sums that adds something: where rounding may not go beyond."""
+    """The last place of running sums that adds something: rounding must not go beyond it."""
     return int(np.searchsorted(running, running[-1], side="left"))

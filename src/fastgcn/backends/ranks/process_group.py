@@ -1,9 +1,4 @@
-"""How ranks meet: with keys that no process of an earlier life has left behind.
-
-Where torchrun starts the processes again, they find the store that they had before, with the
-addresses of processes that are gone; a rank that reads these before they are written anew would
-wait for the dead.
-"""
+"""The processes of a run: how they find each other, fail together and agree."""
 
 import json
 import os
@@ -18,61 +13,15 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from fastgcn.backends.ranks import DEFAULT_TIMEOUT, has_agent
 from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.errors import ElsewhereError, FastGCNError, InputError, PeerError
 
-_BETWEEN_LOOKS = 0.01  # seconds
-
-
-def common_store(rank: int, size: int, seconds: float) -> Store:
-    """The store that the environment names."""
-    limit = timedelta(seconds=seconds)
-    store: Store
-    store, _, _ = next(iter(rendezvous("env://", rank, size, timeout=limit)))
-    store.set_timeout(limit)
-    return store
-
-
-def fresh_store(store: Store, rank: int, size: int, seconds: float) -> Store:
-    """The store under a prefix that only these processes know."""
-    return PrefixStore(agreed_prefix(store, rank, size, seconds), store)
-
-
-def agreed_prefix(store: Store, rank: int, size: int, seconds: float) -> str:
-    """A word that all ranks have, and that was in no store before.
-
-    Every other rank says a new word. The first answers each, also those of earlier lives, with the
-    prefix, until it has heard from all that they have it.
-    """
-    if rank == 0:
-        life = uuid.uuid4().hex
-        _welcome(store, life, set(range(1, size)), time.monotonic() + seconds)
-        return life
-    word = uuid.uuid4().hex
-    store.set(f"hello/{rank}", word)
-    found: str = store.get(f"welcome/{rank}/{word}").decode()
-    store.set(f"here/{rank}/{found}", "")
-    return found
-
-
-def _welcome(store: Store, life: str, missing: set[int], deadline: float) -> None:
-    while missing:
-        for rank in sorted(missing):
-            if store.check([f"hello/{rank}"]):
-                word = store.get(f"hello/{rank}").decode()
-                store.set(f"welcome/{rank}/{word}", life)
-            if store.check([f"here/{rank}/{life}"]):
-                missing.discard(rank)
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"rank {min(missing)} has not come")
-        time.sleep(_BETWEEN_LOOKS)
-
-
 T = TypeVar("T")
 
-# Seconds to wait for all ranks to come, whatever they may take to answer later: they start, and
-# start again, at their own pace.
+DEFAULT_TIMEOUT = 300.0  # seconds that a process waits for another
+
+# Seconds to wait for all ranks to join, whatever `timeout` is: processes start, and start again,
+# at their own pace.
 _JOINING = 300.0
 
 
@@ -80,37 +29,39 @@ class ProcessGroup:
     """All ranks of a run.
 
     Attributes:
-        rank, size: which process this is, of how many.
-        device: where this one computes, once `use` has said so.
-        host: the comm for arrays in memory, and for the thread that samples.
-        rows: the comm for what a step sends, on `device`.
+        rank, size: the number of this process, and how many there are.
+        device: where this process computes; the CPU until `use_device` is called.
+        host_comm: for arrays in memory, and for the thread that samples.
+        step_comm: for what a training step sends, on `device`.
     """
 
     def __init__(self, rank: int, size: int, timeout: float, store: Store | None = None) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
         self._store = store
         self.device = torch.device("cpu")
-        # Two, for batches are drawn by one thread while another takes steps.
+        # Two, for one thread draws batches while another takes steps.
         self.host_comm, self.step_comm = self._communicator("gloo"), self._communicator("gloo")
 
     @classmethod
     def join(cls, timeout: float = DEFAULT_TIMEOUT) -> "ProcessGroup":
-        """The group that torchrun's environment describes; waits until all have come."""
+        """Join the processes that torchrun's environment describes; wait until all are there."""
         if not timeout > 0:
             raise InputError(f"timeout must be above 0 seconds, got {timeout:g}")
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        store, limit = None, timedelta(seconds=max(timeout, _JOINING))
         try:
-            store, seconds = None, max(timeout, _JOINING)
             if size > 1 or has_agent():
-                store = common_store(rank, size, seconds)
+                store, _, _ = next(iter(rendezvous("env://", rank, size, timeout=limit)))
+                store.set_timeout(limit)
             if size > 1:
                 assert store is not None
+                prefix = agreed_prefix(store, rank, size, limit.total_seconds())
                 dist.init_process_group(
                     "gloo",
-                    store=fresh_store(store, rank, size, seconds),
+                    store=PrefixStore(prefix, store),
                     rank=rank,
                     world_size=size,
-                    timeout=timedelta(seconds=seconds),
+                    timeout=limit,
                 )
             return cls(rank, size, timeout, store if has_agent() else None)
         except RuntimeError as error:
@@ -127,12 +78,12 @@ class ProcessGroup:
             torch.cuda.set_device(self.device)
             self.step_comm = self._communicator("nccl")
 
-    def _communicator(self, backend: str) -> Communicator:
-        group = None
+    def _communicator(self, engine: str) -> Communicator:
+        torch_group = None
         if self.size > 1:
             limit = timedelta(seconds=max(self.timeout, _JOINING))
-            group = dist.new_group(backend=backend, timeout=limit)
-        return Communicator(group, self.rank, self.size, self.timeout)
+            torch_group = dist.new_group(backend=engine, timeout=limit)
+        return Communicator(torch_group, self.rank, self.size, self.timeout)
 
     @property
     def is_main(self) -> bool:
@@ -140,12 +91,12 @@ class ProcessGroup:
         return self.rank == 0
 
     def remember(self, key: str, value: str) -> None:
-        """Let torchrun keep a word for processes that it may start in the place of these."""
+        """Let torchrun's agent keep a text for the processes that it may start in our place."""
         if self._store is not None:
             self._store.set(f"fastgcn/{key}", value)
 
     def recall(self, key: str) -> str | None:
-        """What these processes, or ones that they are in the place of, have had remembered."""
+        """What these processes, or those before them, have `remember`ed."""
         name = f"fastgcn/{key}"
         if self._store is None or not self._store.check([name]):
             return None
@@ -153,43 +104,80 @@ class ProcessGroup:
         return found
 
     def close(self) -> None:
-        """Close the lines, once all ranks are done."""
+        """Leave the group, once all ranks are done."""
         if self.size > 1:
             dist.destroy_process_group()
 
     def on_all(self, what: str, do: Callable[[], T]) -> T:
-        """`do()` on every rank; where one fails, all do, and the first says why."""
+        """`do()` on every rank. If it fails on one, it fails on all, and the first rank says why.
+
+        Any other rank raises `ElsewhereError`, for which the command prints nothing.
+        """
+        if self.size == 1:
+            return do()
         found: T | None = None
         failure = ""
         try:
             found = do()
         except FastGCNError as error:
             failure = str(error)
-        if self.size == 1 and failure:
-            raise InputError(failure)
         failures = self.host_comm.gather_texts(failure, what)
         for rank, text in enumerate(failures):
             if text:
                 alike = all(other == text for other in failures)
-                message = text if alike or rank == 0 else f"rank {rank}: {text}"
-                raise InputError(message) if self.is_main else ElsewhereError(message)
+                raise self._refusal(text if alike or rank == 0 else f"rank {rank}: {text}")
         return found  # type: ignore[return-value]
 
     def broadcast(self, what: str, do: Callable[[], T]) -> T:
-        """What `do()` gives on the first rank, as JSON can carry it, on all of them."""
+        """What `do()` returns on the first rank, as JSON can carry it, on all ranks."""
         text = self.on_all(what, lambda: json.dumps(do()) if self.is_main else "")
-        found: T = json.loads(self.host_comm.gather_texts(text, what)[0])
+        found: T = json.loads(self.host_comm.broadcast(text.encode(), what))
         return found
 
     def check_equal(self, what: str, value: object) -> None:
-        """Refuse to go on where ranks have different values; one sentence says who has which."""
+        """Refuse to go on if ranks have different values; one sentence says who has which."""
         values = [json.loads(text) for text in self.host_comm.gather_texts(json.dumps(value), what)]
         for rank, other in enumerate(values):
             if other != values[0]:
-                message = (
-                    f"all ranks must have the same {what}: {_difference(values[0], other, rank)}"
-                )
-                raise InputError(message) if self.is_main else ElsewhereError(message)
+                differs = _difference(values[0], other, rank)
+                raise self._refusal(f"all ranks must have the same {what}: {differs}")
+
+    def _refusal(self, message: str) -> FastGCNError:
+        return InputError(message) if self.is_main else ElsewhereError(message)
+
+
+def has_agent() -> bool:
+    """Whether torchrun's agent keeps a store for the processes, however often it starts them."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def agreed_prefix(store: Store, rank: int, size: int, seconds: float) -> str:
+    """A text that all ranks have, and that was in no store before.
+
+    After a restart, torchrun's store still has the addresses of processes that have ended; a rank
+    that read them would wait for these processes forever. So every other rank writes a new word.
+    The first rank answers each word, also words from before the restart, with the prefix, until
+    all ranks have confirmed it.
+    """
+    if rank > 0:
+        word = uuid.uuid4().hex
+        store.set(f"hello/{rank}", word)
+        found: str = store.get(f"welcome/{rank}/{word}").decode()
+        store.set(f"here/{rank}/{found}", "")
+        return found
+    prefix, missing = uuid.uuid4().hex, set(range(1, size))
+    deadline = time.monotonic() + seconds
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"hello/{other}"]):
+                word = store.get(f"hello/{other}").decode()
+                store.set(f"welcome/{other}/{word}", prefix)
+            if store.check([f"here/{other}/{prefix}"]):
+                missing.discard(other)
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"rank {min(missing)} has not come")
+        time.sleep(0.01)
+    return prefix
 
 
 def _device(name: str, local_rank: int) -> torch.device:

@@ -1,7 +1,7 @@
-"""A block of which each rank has some rows."""
+"""Blocks of which each rank has some rows, and the sampler that makes them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,15 +11,15 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.ranks.collectives import Communicator, all_gather_rows
 from fastgcn.backends.ranks.distributions import (
     Csr,
+    DrawnLayer,
     FixedDistribution,
     LadiesDistribution,
-    Picked,
     RankDistribution,
     RankNumbering,
     SampledMatrix,
 )
 from fastgcn.backends.ranks.process_group import ProcessGroup
-from fastgcn.backends.ranks.shard import ShardAdjacency, column_squares, without_diagonal
+from fastgcn.backends.ranks.shard import ShardAdjacency, column_squares, split_diagonal
 from fastgcn.config import OWN_POWERS, TrainConfig
 from fastgcn.kernels.products import mixing_first_pays
 from fastgcn.sampling.block import Block
@@ -31,20 +31,20 @@ class ShardBlock(Block):
     """Own rows of H_dst ≈ adj @ H_drawn + diagonal · H_dst.
 
     `dst` and `src` are own nodes: rows of the layer above, and those that this rank computes for
-    it, `dst` first where the network or the diagonal wants them. `adj` is (s, D), over the drawn
+    it, `dst` first if the network or the diagonal needs them. `adj` is (s, D), over the drawn
     vertices of all ranks, rank after rank.
 
     Attributes:
         local: the product with `adj`.
-        travel: (counts[rank],) where in `src` the own drawn vertices are; None: `src` are these.
+        sent: (counts[rank],) where in `src` the own drawn vertices are; None: `src` are these.
         counts: drawn vertices of each rank; they sum to D.
-        diagonal: (s, 1) float32 Â(v,v), where that term is exact.
+        diagonal: (s, 1) float32 Â(v,v), if that term is exact.
         whole: rows, columns and entries of the block of all ranks together.
         empty: rows of all ranks that met no vertex.
     """
 
     local: Block
-    travel: Tensor | None
+    sent: Tensor | None
     counts: Sequence[int]
     diagonal: Tensor | None
     whole: tuple[int, int, int]
@@ -52,31 +52,28 @@ class ShardBlock(Block):
     comm: Communicator
 
     def mix(self, h: Tensor) -> Tensor:
-        """(s, d), for own rows h (k, d) of `src`; the drawn ones travel to all ranks."""
+        """(s, d), for own rows h (k, d) of `src`; the drawn ones are sent to all ranks."""
         # Not by indexing, whose derivative takes several times as long.
-        drawn = h if self.travel is None else h.index_select(0, self.travel)
+        drawn = h if self.sent is None else h.index_select(0, self.sent)
         mixed = self.local.mix(all_gather_rows(self.comm, drawn, self.counts))
         return mixed if self.diagonal is None else mixed + self.diagonal * self.own_rows(h)
 
     def to(self, device: torch.device | str) -> "ShardBlock":
         if torch.device(device).type == "cpu":
             return self
-        there = self.local.to(device)
-        return ShardBlock(
-            there.dst,
-            self.src.to(device),
-            there.adj,
-            there,
-            None if self.travel is None else self.travel.to(device),
-            self.counts,
-            None if self.diagonal is None else self.diagonal.to(device),
-            self.whole,
-            self.empty,
-            self.comm,
+        local = self.local.to(device)
+        return replace(
+            self,
+            dst=local.dst,
+            src=self.src.to(device),
+            adj=local.adj,
+            local=local,
+            sent=None if self.sent is None else self.sent.to(device),
+            diagonal=None if self.diagonal is None else self.diagonal.to(device),
         )
 
     def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
-        """Rows travel where they are narrower: a number sent costs more than one multiplied.
+        """The narrower rows are sent: a number sent costs more than one multiplied.
 
         Ranks must decide alike, and so by figures of all of them.
         """
@@ -98,18 +95,28 @@ class ShardSampler:
     """
 
     def __init__(self, matrix: ShardAdjacency, config: TrainConfig, group: ProcessGroup) -> None:
-        self.group = group
         self.samples = config.layer_samples
         self.points = POINTS[config.draws]
         self.own_rows = config.needs_own_rows or config.self_term == "exact"
-        diagonal: FloatArray | None = None
+        self.comm = group.step_comm
+        self.diagonal: FloatArray | None = None
         if config.self_term == "exact":
-            matrix, diagonal = without_diagonal(matrix, group.rank)
+            matrix, self.diagonal = split_diagonal(matrix, group.rank)
         place = np.full(matrix.n, -1, np.int32)
         self.numbers = RankNumbering(matrix.bounds, group.rank, place)
-        self.diagonal = diagonal
-        law = _law(matrix, diagonal, self.numbers, config, group)
-        self.laws: Sequence[RankDistribution] = [law] * len(self.samples)
+        self.distribution = self._distribution(matrix, config, group.host_comm)
+
+    def _distribution(
+        self, matrix: ShardAdjacency, config: TrainConfig, comm: Communicator
+    ) -> RankDistribution:
+        kind = config.distribution
+        power = OWN_POWERS.get(kind, 2.0) if config.power is None else config.power
+        squares = None if kind == "ladies" else column_squares(matrix, comm)
+        rows = SampledMatrix(_renumbered(matrix, self.numbers), self.diagonal)
+        if squares is None:
+            return LadiesDistribution.of(self.numbers, rows, power, comm)
+        exponent = {"uniform": 0.0, "importance": 2.0}.get(kind, power)
+        return FixedDistribution.of(self.numbers, rows, np.sqrt(squares) ** exponent, comm)
 
     def own(self, batch: Tensor) -> Tensor:
         """Own nodes of a batch, numbered from the first own one."""
@@ -119,33 +126,35 @@ class ShardSampler:
         """Own rows of the blocks of `batch`, from the input layer up."""
         blocks: list[Block] = []
         above = batch.numpy()
-        for law, t in zip(reversed(self.laws), reversed(self.samples), strict=True):
-            picked = law.pick(above, self.points(1, t, rng)[0])
-            below = picked.drawn
+        for t in reversed(self.samples):
+            layer = self.distribution.draw(above, self.points(1, t, rng)[0])
+            below = layer.drawn
             if self.own_rows:
                 below = np.concatenate([above, below[~np.isin(below, above)]])
-            blocks.append(self._block(above, below, picked))
+            blocks.append(self._block(above, below, layer))
             above = below
         return blocks[::-1]
 
-    def _block(self, above: IntArray, below: IntArray, picked: Picked) -> ShardBlock:
+    def _block(self, above: IntArray, below: IntArray, layer: DrawnLayer) -> ShardBlock:
         dst, src = (torch.from_numpy(self.numbers.own(numbers)) for numbers in (above, below))
-        local = Block.of_csr(dst, torch.from_numpy(picked.drawn), picked.csr)
-        diagonal, travel = self.diagonal, None
+        local = Block.of_csr(dst, torch.from_numpy(layer.drawn), layer.csr)
+        diagonal, sent = None, None
+        if self.diagonal is not None:
+            diagonal = torch.from_numpy(self.diagonal[dst.numpy()])[:, None]
         if self.own_rows:
-            own = self.numbers.own(picked.drawn)
-            travel = torch.from_numpy(self._places(src.numpy(), own))
+            own = self.numbers.own(layer.drawn)
+            sent = torch.from_numpy(self._places(src.numpy(), own))
         return ShardBlock(
             dst,
             src,
             local.adj,
-            local,
-            travel,
-            self.numbers.counts(picked.drawn),
-            None if diagonal is None else torch.from_numpy(diagonal[dst.numpy()])[:, None],
-            (len(above), len(below), picked.entries),
-            picked.empty,
-            self.group.step_comm,
+            local=local,
+            sent=sent,
+            counts=self.numbers.counts(layer.drawn),
+            diagonal=diagonal,
+            whole=(len(above), len(below), layer.entries),
+            empty=layer.empty,
+            comm=self.comm,
         )
 
     def _places(self, nodes: IntArray, some: IntArray) -> IntArray:
@@ -157,25 +166,8 @@ class ShardSampler:
         return found
 
 
-def _law(
-    matrix: ShardAdjacency,
-    diagonal: FloatArray | None,
-    numbers: RankNumbering,
-    config: TrainConfig,
-    group: ProcessGroup,
-) -> RankDistribution:
-    comm, kind = group.host_comm, config.distribution
-    power = OWN_POWERS.get(kind, 2.0) if config.power is None else config.power
-    squares = None if kind == "ladies" else column_squares(matrix, comm)
-    rows = SampledMatrix(_renumbered(matrix, numbers), diagonal)
-    if squares is None:
-        return LadiesDistribution.of(numbers, rows, power, comm)
-    exponent = {"uniform": 0.0, "importance": 2.0}.get(kind, power)
-    return FixedDistribution.of(numbers, rows, np.sqrt(squares) ** exponent, comm)
-
-
 def _renumbered(matrix: ShardAdjacency, numbers: RankNumbering) -> Csr:
-    """The rows with nodes numbered as this rank does. In place: nothing else needs them after."""
+    """The rows by local numbers. In place: nothing else needs them afterwards."""
     indptr, columns, values = matrix.rows
     columns -= numbers.first
     columns[columns < 0] += numbers.n

@@ -1,6 +1,7 @@
-"""What one rank has of a graph: the rows of a range of its nodes."""
+"""What one rank has of a graph: a range of its nodes, their rows of Â, and how rows leave it."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,16 +24,16 @@ from fastgcn.graph.nodes import own_ids, parse_nodes
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The nodes bounds[rank]..bounds[rank+1]-1 of a graph; below, they are numbered from 0.
+    """The nodes bounds[rank]..bounds[rank+1]-1 of a graph; here they are numbered from 0.
 
     Attributes:
         group: the ranks that have the graph between them.
-        graph: the whole; where parts were read, an outline of it, which has no content.
+        graph: the whole graph; only an outline of it, without content, if parts were read.
         bounds: (K+1,) where the ranges of the ranks begin and end.
-        csr: own rows, their columns being nodes of the whole graph.
+        csr: own rows; their columns are nodes of the whole graph.
         features, labels: own rows.
         split: own nodes of each part, ascending.
-        node_ids: what the user calls own nodes, where `graph` does not know; None: their number.
+        node_ids: the user's ids of own nodes, if `graph` does not know them; None: their number.
         outlined: whether `graph` is only an outline.
     """
 
@@ -52,27 +53,21 @@ class Shard:
         if graph.labels is None:
             raise InputError(f"{graph.name} has no labels, and training needs them")
         bounds = cut(graph, group.size, "train")
-        first, stop = (int(bound) for bound in bounds[group.rank : group.rank + 2])
-        begin, end = graph.indptr[first], graph.indptr[stop]
-        return cls(
-            group,
-            graph,
-            bounds,
-            CSR(
-                graph.indptr[first : stop + 1] - begin,
-                graph.indices[begin:end],
-                None if graph.weights is None else graph.weights[begin:end],
-            ),
-            graph.features[first:stop],
-            graph.labels[first:stop],
-            Split(*(_within(part, first, stop) for _, part in graph.split.items())),
+        start, stop = (int(bound) for bound in bounds[group.rank : group.rank + 2])
+        begin, end = graph.indptr[start], graph.indptr[stop]
+        csr = CSR(
+            graph.indptr[start : stop + 1] - begin,
+            graph.indices[begin:end],
+            None if graph.weights is None else graph.weights[begin:end],
         )
+        features, labels = graph.features[start:stop], graph.labels[start:stop]
+        split = _own_split(graph.split, start, stop)
+        return cls(group, graph, bounds, csr, features, labels, split)
 
     @classmethod
     def of_part(cls, part: StoredShard, group: ProcessGroup) -> "Shard":
         """What was read of a sharded store."""
-        first, stop = (int(bound) for bound in part.bounds[group.rank : group.rank + 2])
-        split = Split(*(_within(nodes, first, stop) for _, nodes in part.split.items()))
+        start, stop = (int(bound) for bound in part.bounds[group.rank : group.rank + 2])
         return cls(
             group,
             part.outline,
@@ -80,17 +75,29 @@ class Shard:
             part.csr,
             part.features,
             part.labels,
-            split,
+            _own_split(part.split, start, stop),
             part.node_ids,
-            True,
+            outlined=True,
         )
 
-    def nodes(self, text: str | None) -> IntArray:
-        """Own nodes, ascending, of those that a command was asked for: all, a part of the split
-        or, where the whole graph can be opened, ids."""
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes this rank owns."""
+        return len(self.csr.indptr) - 1
+
+    @property
+    def start(self) -> int:
+        """The number of the first own node in the whole graph."""
+        return int(self.bounds[self.group.rank])
+
+    def parse_nodes(self, text: str | None) -> IntArray:
+        """Own nodes, ascending, among those that `text` names: all, a part of the split or, where
+        the whole graph can be opened, ids."""
         if text in (None, "all"):
-            return np.arange(len(self))
+            return np.arange(self.n_nodes)
         if text in ("train", "val", "test"):
+            if not getattr(self.graph.split, text).size:
+                raise InputError(f"the {text} part of {self.graph.name}'s split is empty")
             found: IntArray = getattr(self.split, text)
             return found
         if self.outlined:
@@ -98,28 +105,80 @@ class Shard:
                 f"of shards, --nodes must be all, train, val or test, got {text!r}; ids are looked "
                 "up in the store itself"
             )
-        first, stop = self.bounds[self.group.rank : self.group.rank + 2]
-        return np.unique(_within(parse_nodes(self.graph, text), first, stop))
+        nodes = parse_nodes(self.graph, text)
+        return np.unique(_within(nodes, self.start, self.start + self.n_nodes))
 
     def own_ids(self, nodes: IntArray) -> list[Any]:
-        """What the user calls some of own nodes."""
+        """The user's ids of some own nodes."""
         if self.node_ids is None:
-            return own_ids(self.graph, nodes + self.first)
+            return own_ids(self.graph, nodes + self.start)
         return [plain(self.node_ids[int(node)]) for node in nodes]
 
-    @property
-    def first(self) -> int:
-        """The number of the first own node in the whole graph."""
-        return int(self.bounds[self.group.rank])
 
-    def __len__(self) -> int:
-        return len(self.csr.indptr) - 1
+def _own_split(split: Split, start: int, stop: int) -> Split:
+    return Split(*(_within(part, start, stop) for _, part in split.items()))
 
 
-def _within(nodes: IntArray, first: int, stop: int) -> IntArray:
-    """Those of some nodes that lie in a range, numbered from its first, ascending."""
+def _within(nodes: IntArray, start: int, stop: int) -> IntArray:
+    """The nodes start..stop-1 among some, ascending, numbered from `start`."""
     some = np.asarray(nodes)
-    return np.sort(some[(some >= first) & (some < stop)] - first)
+    return np.sort(some[(some >= start) & (some < stop)] - start)
+
+
+_NODES_AT_ONCE = 1 << 16  # nodes whose rows are sent in one message
+
+
+def gather_parts(
+    shard: Shard, parts: Iterable[tuple[IntArray, FloatArray]], *, ids: bool = True
+) -> Iterator[tuple[list[Any], FloatArray]]:
+    """Rows of all ranks on the first rank, in the order of the ranks, with the nodes' user ids.
+
+    `parts` are own nodes and their rows. The other ranks send theirs and get nothing back; every
+    rank must run the iterator to its end. Without `ids`, the lists of ids are empty.
+    """
+    comm, own = shard.group.host_comm, _pieces(parts)
+    piece = next(own, None)  # computed by all ranks together, before one waits for another
+    for rank in range(comm.size):
+        if comm.rank == rank:
+            while piece is not None:
+                names = shard.own_ids(piece[0]) if ids else []
+                if rank == 0:
+                    yield names, piece[1]
+                else:
+                    _send(comm, names, piece[1])
+                piece = next(own, None)
+            if rank > 0:
+                _send(comm, [], np.empty((0, 0), np.float32))
+        elif comm.rank == 0:
+            while (received := _receive(comm, rank)) is not None:
+                yield received
+
+
+def _pieces(
+    parts: Iterable[tuple[IntArray, FloatArray]],
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    for nodes, rows in parts:
+        for start in range(0, len(nodes), _NODES_AT_ONCE):
+            piece = slice(start, start + _NODES_AT_ONCE)
+            yield nodes[piece], np.ascontiguousarray(rows[piece])
+
+
+def _send(comm: Communicator, ids: list[Any], rows: FloatArray) -> None:
+    """Ids, which may be text of any length, and rows, to the first rank; no rows mean the end."""
+    text = torch.frombuffer(bytearray(json.dumps(ids).encode()), dtype=torch.uint8)
+    sizes = torch.tensor([len(text), *rows.shape])
+    for tensor in (sizes, text, torch.from_numpy(rows)):
+        comm.exchange({0: tensor}, {}, "rows of nodes")
+
+
+def _receive(comm: Communicator, rank: int) -> tuple[list[Any], FloatArray] | None:
+    sizes = torch.empty(3, dtype=torch.int64)
+    comm.exchange({}, {rank: sizes}, "rows of nodes")
+    length, *shape = sizes.tolist()
+    text, rows = torch.empty(length, dtype=torch.uint8), torch.empty(shape)
+    for tensor in (text, rows):
+        comm.exchange({}, {rank: tensor}, "rows of nodes")
+    return (json.loads(text.numpy().tobytes()), rows.numpy()) if len(rows) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +186,7 @@ class ShardAdjacency:
     """Own rows of an (n, n) matrix Â, whose nodes are numbered rank after rank.
 
     Attributes:
-        nodes: (s,) which nodes of the share these are, ascending; None: all of them.
+        nodes: (s,) which nodes of the shard these are, ascending; None: all of them.
         bounds: (K+1,) where each rank's numbers begin and end.
         rows: (s, n) with ascending columns.
     """
@@ -144,34 +203,33 @@ class ShardAdjacency:
         return len(self.rows.indptr) - 1
 
 
-def own_rows(shard: Shard, nodes: IntArray | None, normalization: str) -> ShardAdjacency:
-    """The rows of `nodes`, ascending, of Â of the graph that all ranks' nodes induce; None: of
-    the whole graph.
+def normalize_shard(shard: Shard, nodes: IntArray | None, normalization: str) -> ShardAdjacency:
+    """Own rows of Â of the graph that all ranks' `nodes`, ascending, induce; None: the whole graph.
 
-    Symmetric normalisation needs a number of each column's node, which all ranks then have.
+    Symmetric normalisation needs a factor for each column, which all ranks then have.
     """
     from fastgcn.kernels.rows import scale_rows  # loads numba
 
-    comm = shard.group.host_comm
     bounds = shard.bounds
     position = None
     if nodes is not None:
-        bounds, position = _numbered(shard, nodes)
+        bounds, position = _number_nodes(shard, nodes)
     loops = normalization != "neighbors"
     rows, sums = _with_loops(shard, nodes, position, bounds, loops=loops)
-    factors, others = scaling_factors(sums, normalization), None
+    factors, of_columns = scaling_factors(sums, normalization), None
     if normalization == "symmetric":
         counts = np.diff(bounds).tolist()
-        others = comm.all_gather(torch.from_numpy(factors), counts, "degrees").numpy()
-    scale_rows(*rows, factors, others)
+        gathered = shard.group.host_comm.all_gather(torch.from_numpy(factors), counts, "degrees")
+        of_columns = gathered.numpy()
+    scale_rows(*rows, factors, of_columns)
     return ShardAdjacency(nodes, bounds, rows)
 
 
-def _numbered(shard: Shard, nodes: IntArray) -> tuple[IntArray, IntArray]:
-    """The bounds of the ranks' numbers, and (n,) a node's number, -1 for those of no rank."""
+def _number_nodes(shard: Shard, nodes: IntArray) -> tuple[IntArray, IntArray]:
+    """The bounds of the ranks' numbers, and (n,) each node's number, -1 for nodes left out."""
     comm, n = shard.group.host_comm, int(shard.bounds[-1])
     counts = comm.gather_counts(len(nodes), "numbers of nodes")
-    everyone = comm.all_gather(torch.from_numpy(nodes + shard.first), counts, "node ids").numpy()
+    everyone = comm.all_gather(torch.from_numpy(nodes + shard.start), counts, "node ids").numpy()
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return bounds, positions(everyone, n)
 
@@ -184,13 +242,13 @@ def _with_loops(
     *,
     loops: bool,
 ) -> tuple[Rows, FloatArray]:
-    """Own rows of A + I, of A without `loops`; and (s,) float64 their sums."""
+    """Own rows of A + I, or of A without `loops`; and (s,) float64 their sums."""
     from fastgcn.kernels.rows import cut_rows  # loads numba
 
     csr, first, n = shard.csr, int(bounds[shard.group.rank]), int(bounds[-1])
-    counts = None
-    some = np.arange(len(shard)) if nodes is None else nodes
+    some = np.arange(shard.n_nodes) if nodes is None else nodes
     check_rows(csr.indptr, csr.indices, some)
+    counts = None
     if position is None:
         sums = GraphEdges(csr).sums(some)
     else:
@@ -224,14 +282,14 @@ def column_squares(matrix: ShardAdjacency, comm: Communicator) -> FloatArray:
     return comm.reduce_scatter(torch.from_numpy(sums), counts, "norms of columns").numpy()
 
 
-def without_diagonal(matrix: ShardAdjacency, rank: int) -> tuple[ShardAdjacency, FloatArray]:
-    """Â without its entries Â(v,v), and these, (s,) float32."""
+def split_diagonal(matrix: ShardAdjacency, rank: int) -> tuple[ShardAdjacency, FloatArray]:
+    """Â without its entries Â(v,v), and (s,) float32 these entries."""
     indptr, columns, values = matrix.rows
-    own = np.arange(len(matrix)) + int(matrix.bounds[rank])
-    row_of = np.repeat(own, np.diff(indptr))
-    loops = columns == row_of
+    first = int(matrix.bounds[rank])
+    row_of = np.repeat(np.arange(len(matrix)), np.diff(indptr))
+    loops = columns == row_of + first
     diagonal = np.zeros(len(matrix), np.float32)
-    diagonal[row_of[loops] - int(matrix.bounds[rank])] = values[loops]
+    diagonal[row_of[loops]] = values[loops]
     before = np.concatenate([[0], np.cumsum(loops)])[indptr]
     rest = Rows(indptr - before, columns[~loops], values[~loops])
     return ShardAdjacency(matrix.nodes, matrix.bounds, rest), diagonal
