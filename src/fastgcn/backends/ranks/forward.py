@@ -84,9 +84,8 @@ class ShardForward(ExactForward):
         z = self.z.rows.cpu().numpy()
         rows, bounds = self.plan.rows[number], self.plan.bounds[number]
         product = ring_product(self.comm, rows, bounds, z.shape[1], lambda a, b: z[a:b])
-        self.z = RowBuffer(
-            np.empty(0, np.int64)
-        )  # so that only the product and the next rows are in memory
+        # So that only the product and the next rows are in memory.
+        self.z = RowBuffer(np.empty(0, np.int64))
         mixed = torch.from_numpy(product)
         return lambda start, ids: mixed[start : start + len(ids)].to(self.device)
 
