@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from fastgcn.arrays import AnyArray
 from fastgcn.data.generate import DrawOrder, GenerateConfig, _row_counts, wanted_degrees
-from fastgcn.kernels.edges import draw_rows
+from fastgcn.kernels.generate import draw_rows
 
 SMALL = GenerateConfig(nodes=3000, edges=20_000, features=24, classes=5, class_skew=0.5)
 

@@ -1,5 +1,7 @@
 """A node table and an edge table as a graph: the whole, and the edges."""
 
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -124,3 +126,17 @@ def test_no_edges(tmp_path: Path) -> None:
 def test_a_column_of_lists_names_no_feature(tmp_path: Path) -> None:
     lists = {"id": ["a", "b"], "x": [[1.0, 2.0], [3.0, 4.0]]}
     assert read(tmp_path, lists, {"source": ["a"], "target": ["b"]}).feature_names is None
+
+
+def test_an_import_loads_neither_torch_nor_scikit_learn(tmp_path: Path) -> None:
+    """Torch alone would take 190 MB, of which the bound on the memory of an import has no room."""
+    (tmp_path / "nodes.csv").write_text("id,f\na,1\nb,2\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    script = (
+        "import sys; from fastgcn.data.tables import import_tables; "
+        "import_tables(*sys.argv[1:]); print(*sys.modules)"
+    )
+    files = [str(tmp_path / name) for name in ("nodes.csv", "edges.csv", "store")]
+    loaded = subprocess.check_output([sys.executable, "-c", script, *files], text=True).split()
+    assert "numba" in loaded
+    assert not {"torch", "sklearn", "pooch", "requests"} & set(loaded)

@@ -14,10 +14,8 @@ import fastgcn
 from fastgcn import Block, Graph, Run, Split, TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.report import run_report
-from fastgcn.report.embedding import principal_plane
-from fastgcn.report.judged import judge
-from fastgcn.report.sampling import measure_layers, vertices_met
-from fastgcn.report.scores import confusion_matrix
+from fastgcn.report.quality import confusion_matrix, evaluate_run, principal_plane
+from fastgcn.report.training import measure_layers, vertices_met
 from fastgcn.sampling.block import sparse_matrix
 from fastgcn.train.presets import graphsage
 from tests.cli_runner import run_cli
@@ -40,7 +38,7 @@ def report(graph: Graph, **settings: Any) -> str:
     return run_report(fastgcn.fit(graph, quick(**settings)), graph)
 
 
-def judged_by_hand(graph: Graph, run: Run) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def predicted_by_hand(graph: Graph, run: Run) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     assert graph.labels is not None
     test = graph.split.test
     return graph.labels[test], fastgcn.predict(run, graph, test).argmax(axis=1)
@@ -82,8 +80,8 @@ def test_graphsage_has_a_report(kind: Any) -> None:
 def test_the_confusion_matrix_counts_every_node() -> None:
     graph = communities()
     run = fastgcn.fit(graph, quick())
-    truth, guess = judged_by_hand(graph, run)
-    matrix = confusion_matrix(judge(run, graph))
+    truth, guess = predicted_by_hand(graph, run)
+    matrix = confusion_matrix(evaluate_run(run, graph))
     assert matrix.sum() == len(truth)
     for (t, p), count in np.ndenumerate(matrix):
         assert count == np.sum((truth == t) & (guess == p))
@@ -92,7 +90,7 @@ def test_the_confusion_matrix_counts_every_node() -> None:
 def test_the_summary_beside_the_commonest_class() -> None:
     graph = communities()
     run = fastgcn.fit(graph, quick())
-    truth, guess = judged_by_hand(graph, run)
+    truth, guess = predicted_by_hand(graph, run)
     commonest = np.bincount(truth).argmax()
     text = section(run_report(run, graph), "summary")
     assert f"right for {np.mean(truth == guess):.1%} of the test nodes" in text
@@ -113,7 +111,7 @@ def test_scores_on_another_graph_are_listed_beside_those_of_training() -> None:
 def test_accuracy_by_degree() -> None:
     graph = communities(n=200)
     run = fastgcn.fit(graph, quick())
-    truth, guess = judged_by_hand(graph, run)
+    truth, guess = predicted_by_hand(graph, run)
     degree = np.diff(graph.indptr)[graph.split.test]
     text = section(run_report(run, graph), "degree")
     lows = sorted({2 ** (int(d).bit_length() - 1) for d in degree})

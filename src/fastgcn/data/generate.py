@@ -31,7 +31,7 @@ from fastgcn.progress import progress
 
 @dataclass(frozen=True, slots=True)
 class DrawOrder:
-    """The nodes in the order in which they draw their edges; see `kernels.edges.draw_rows`.
+    """The nodes in the order in which they draw their edges; see `kernels.generate.draw_rows`.
 
     `order`, `group`, `counts`, `ends` have shape (n,), `cumulative` (n+1,).
     """
@@ -55,7 +55,7 @@ class DrawOrder:
 
     def draw(self, batch: tuple[int, int]) -> tuple[IntArray, IntArray]:
         """Both ends of the edges of the rows of a batch."""
-        from fastgcn.kernels.edges import draw_rows
+        from fastgcn.kernels.generate import draw_rows
 
         first, last = batch
         m = int(self.counts[first:last].sum())
