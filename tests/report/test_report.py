@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +310,17 @@ def test_runs_that_cannot_be_reported_on(tmp_path: Path, capfd: Capture) -> None
 
 def test_a_run_in_memory_says_how_to_keep_it() -> None:
     assert "train with run_dir= to keep it on disk" in report(communities())
+
+
+def test_training_loads_no_page_and_no_picture() -> None:
+    """Neither does `samples = "auto"`, which training resolves by `fastgcn.diagnose.auto`."""
+    program = (
+        "import sys, fastgcn, fastgcn.train.loop, fastgcn.cli.train\n"
+        "config = fastgcn.TrainConfig(samples='auto', target_error=0.9, hidden=8, epochs=1)\n"
+        "fastgcn.fit(fastgcn.load('digits'), config)\n"
+        "print([m for m in sys.modules if m.startswith(('fastgcn.report', 'fastgcn.diagnose.diag',"
+        " 'vl_convert', 'jinja2.'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[-2] == "[]"
