@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import pages
-from benchmarks.results import Results
+from benchmarks.results import STALE, Results
 from fastgcn.cli.data import Json
 from fastgcn.cli.output import emit_json, say, show_table
 from fastgcn.errors import InputError
@@ -23,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Measure; results are kept as JSON lines, and pages are written from them.",
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 Names = Annotated[
@@ -88,6 +89,8 @@ def _run(
         for part in section.content:
             if isinstance(part, Table):
                 show_table(part.caption, part.head, part.rows)
+            elif isinstance(part, str) and part.startswith(STALE):
+                say(f"{section.title}: {part}")
     page = f"; page: {files[-1]}" if files else ""
     say(f"Measured {measured}; results: {results.path}{page}")
 

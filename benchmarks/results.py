@@ -34,6 +34,8 @@ from fastgcn.config import TrainConfig
 from fastgcn.errors import DownloadError, FormatError, InputError
 from fastgcn.files import finite
 
+STALE = "**Stale**"  # the first word of a note that results are
+
 Record = dict[str, Any]
 Key = Mapping[str, Any]
 
@@ -151,7 +153,7 @@ class Results:
         ]
         if stale := sum(map(is_stale, lines)):
             notes.append(
-                f"**Stale**: the code behind {stale:,} of {len(lines):,} results above has changed "
+                f"{STALE}: the code behind {stale:,} of {len(lines):,} results above has changed "
                 "since they were measured."
             )
         return notes

@@ -238,7 +238,7 @@ def measure_training(*, data: str, rounds: int, epochs: int | None) -> Record:
 
     def plain(_: int, *, epochs: int | None = None) -> None:
         count = epochs or found["ours"]["epochs"]
-        found["plain"] = plain_fastgcn.train(graph, config, epochs=count, stop_early=False)
+        found["plain"] = plain_fastgcn.train(graph, config, epochs=count)
 
     trial = partial(plain, epochs=_TRIAL)
     trials = {threads: wall_clock(on_threads(threads, trial), 1) for threads in (1, 0)}

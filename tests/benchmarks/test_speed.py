@@ -101,15 +101,11 @@ def test_trainings_have_the_same_epochs() -> None:
     assert claim.value == found["ours"]["seconds"] / found["plain"]["seconds"]
 
 
-def test_the_plain_program_learns_and_stops() -> None:
-    graph = fastgcn.load("digits")
+def test_the_plain_program_learns() -> None:
     config = paper_preset("cora").replace(learning_rate=0.05, hidden=32)
-    found = plain_fastgcn.train(graph, config, epochs=60, stop_early=False)
+    found = plain_fastgcn.train(fastgcn.load("digits"), config, epochs=60)
     assert found["epochs"] == 60
     assert found["test_micro_f1"] > 0.9
-    # So large steps make the validation loss rise.
-    hasty = config.replace(learning_rate=3.0)
-    assert 30 < plain_fastgcn.train(graph, hasty, epochs=60, stop_early=True)["epochs"] < 60
 
 
 @pytest.mark.parametrize("curve", ["nodes", "degree", "samples"])

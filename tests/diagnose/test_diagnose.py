@@ -12,9 +12,9 @@ import fastgcn
 from fastgcn import TrainConfig
 from fastgcn.diagnose import Diagnosis, diagnose, diagnosis_page
 from fastgcn.diagnose.diagnosis import Advice, Offer
-from fastgcn.diagnose.page import as_data, member_table, size_tables
 from fastgcn.diagnose.session import Session
 from fastgcn.errors import InputError
+from fastgcn.report.diagnosis import as_data, member_table, size_tables
 from fastgcn.sampling.choose import layer_sampler
 from tests.browser import DESKTOP, PHONE, check_page, chromium
 from tests.cli_runner import run_cli
@@ -143,7 +143,7 @@ def test_tables_and_data_say_the_same(found: Diagnosis) -> None:
 def test_a_graph_too_large_to_look_at_all_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows stand for all, with an interval, and there is no exact gradient."""
     monkeypatch.setattr("fastgcn.diagnose.convolutions._WORK", 1)
-    monkeypatch.setattr("fastgcn.diagnose.gradients._LARGEST", 1)
+    monkeypatch.setattr("fastgcn.diagnose.session._LARGEST", 1)
     found = diagnose(GRAPH, quick(), targets=[1.0])
     assert not found.complete
     assert found.rows == 4

@@ -16,9 +16,9 @@ from fastgcn.diagnose.convolutions import (
     draw_batches,
     rows_below,
 )
-from fastgcn.diagnose.gauge import Estimate, Gauge, Laws, least_samples, relative_error
-from fastgcn.diagnose.gradients import GradientGauge
-from fastgcn.diagnose.session import DRAWS, LAWS, Session, choices, family, name_of
+from fastgcn.diagnose.diagnosis import DISTRIBUTIONS, DRAWS, choices, family, name_of
+from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, least_samples, relative_error
+from fastgcn.diagnose.session import GradientGauge, Session
 from fastgcn.model import build_model
 from fastgcn.sampling import variance
 from fastgcn.sampling.choose import layer_sampler
@@ -51,12 +51,12 @@ def member(**settings: Any) -> TrainConfig:
 
 
 def gauge(chosen: TrainConfig) -> Gauge:
-    return Gauge(chosen, Laws(NETWORK), 0, CONVOLUTIONS)
+    return Gauge(chosen, SamplerCache(NETWORK), 0, CONVOLUTIONS)
 
 
 @pytest.mark.parametrize("self_term", ["sampled", "exact"])
 @pytest.mark.parametrize("draws", ["independent", "poisson", "stratified"])
-@pytest.mark.parametrize(("distribution", "power"), LAWS)
+@pytest.mark.parametrize(("distribution", "power"), DISTRIBUTIONS)
 def test_closed_forms_are_those_of_the_theory(
     distribution: str, power: float | None, draws: str, self_term: str
 ) -> None:
@@ -112,7 +112,10 @@ def test_some_rows_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(convolution.chosen) for convolution in few] == [4, 4]
     for settings in ({}, {"distribution": "ladies", "draws": "stratified"}):
         chosen = member(**settings)
-        truth, estimate = gauge(chosen).closed(T), Gauge(chosen, Laws(NETWORK), 0, few).closed(T)
+        truth, estimate = (
+            gauge(chosen).closed(T),
+            Gauge(chosen, SamplerCache(NETWORK), 0, few).closed(T),
+        )
         assert truth is not None
         assert estimate is not None
         assert estimate.margin is not None
@@ -237,7 +240,7 @@ def test_too_few_vertices_are_all_taken() -> None:
 
 def test_the_family_is_told_apart() -> None:
     members = family(NETWORK.config.replace(power=0.5, distribution="flat", history=True))
-    assert len(members) == 1 + len(LAWS) * len(DRAWS) * 2
+    assert len(members) == 1 + len(DISTRIBUTIONS) * len(DRAWS) * 2
     assert len({name_of(one) for one in members}) == len(members)
     assert members[0].power == 0.5
     assert not any(one.history for one in members)
@@ -249,7 +252,7 @@ def test_large_neighbourhoods_have_fewer_gradients(monkeypatch: pytest.MonkeyPat
     graph = communities()
     config = TrainConfig(hidden=4, samples=20, batch_size=8)
     for large, expected in ((1 << 22, (4, 4)), (1, (2, 2))):
-        monkeypatch.setattr("fastgcn.diagnose.gradients._LARGE", large)
+        monkeypatch.setattr("fastgcn.diagnose.session._LARGE", large)
         session = Session(graph, config, None)
         gauge = session._gradients
         assert gauge is not None

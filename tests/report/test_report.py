@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,8 @@ import fastgcn
 from fastgcn import Block, Graph, Run, Split, TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.report import run_report
-from fastgcn.report.embedding import principal_plane
-from fastgcn.report.judged import judge
-from fastgcn.report.sampling import measure_layers, vertices_met
-from fastgcn.report.scores import confusion_matrix
+from fastgcn.report.quality import confusion_matrix, evaluate_run, principal_plane
+from fastgcn.report.training import measure_layers, vertices_met
 from fastgcn.sampling.block import sparse_matrix
 from fastgcn.train.presets import graphsage
 from tests.cli_runner import run_cli
@@ -40,7 +40,7 @@ def report(graph: Graph, **settings: Any) -> str:
     return run_report(fastgcn.fit(graph, quick(**settings)), graph)
 
 
-def judged_by_hand(graph: Graph, run: Run) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def predicted_by_hand(graph: Graph, run: Run) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     assert graph.labels is not None
     test = graph.split.test
     return graph.labels[test], fastgcn.predict(run, graph, test).argmax(axis=1)
@@ -82,8 +82,8 @@ def test_graphsage_has_a_report(kind: Any) -> None:
 def test_the_confusion_matrix_counts_every_node() -> None:
     graph = communities()
     run = fastgcn.fit(graph, quick())
-    truth, guess = judged_by_hand(graph, run)
-    matrix = confusion_matrix(judge(run, graph))
+    truth, guess = predicted_by_hand(graph, run)
+    matrix = confusion_matrix(evaluate_run(run, graph))
     assert matrix.sum() == len(truth)
     for (t, p), count in np.ndenumerate(matrix):
         assert count == np.sum((truth == t) & (guess == p))
@@ -92,7 +92,7 @@ def test_the_confusion_matrix_counts_every_node() -> None:
 def test_the_summary_beside_the_commonest_class() -> None:
     graph = communities()
     run = fastgcn.fit(graph, quick())
-    truth, guess = judged_by_hand(graph, run)
+    truth, guess = predicted_by_hand(graph, run)
     commonest = np.bincount(truth).argmax()
     text = section(run_report(run, graph), "summary")
     assert f"right for {np.mean(truth == guess):.1%} of the test nodes" in text
@@ -113,7 +113,7 @@ def test_scores_on_another_graph_are_listed_beside_those_of_training() -> None:
 def test_accuracy_by_degree() -> None:
     graph = communities(n=200)
     run = fastgcn.fit(graph, quick())
-    truth, guess = judged_by_hand(graph, run)
+    truth, guess = predicted_by_hand(graph, run)
     degree = np.diff(graph.indptr)[graph.split.test]
     text = section(run_report(run, graph), "degree")
     lows = sorted({2 ** (int(d).bit_length() - 1) for d in degree})
@@ -310,3 +310,17 @@ def test_runs_that_cannot_be_reported_on(tmp_path: Path, capfd: Capture) -> None
 
 def test_a_run_in_memory_says_how_to_keep_it() -> None:
     assert "train with run_dir= to keep it on disk" in report(communities())
+
+
+def test_training_loads_no_page_and_no_picture() -> None:
+    """Neither does `samples = "auto"`, which training resolves by `fastgcn.diagnose.auto`."""
+    program = (
+        "import sys, fastgcn, fastgcn.train.loop, fastgcn.cli.train\n"
+        "config = fastgcn.TrainConfig(samples='auto', target_error=0.9, hidden=8, epochs=1)\n"
+        "fastgcn.fit(fastgcn.load('digits'), config)\n"
+        "print([m for m in sys.modules if m.startswith(('fastgcn.report', 'fastgcn.diagnose.diag',"
+        " 'vl_convert', 'jinja2.'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[-2] == "[]"

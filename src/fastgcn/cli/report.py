@@ -70,8 +70,14 @@ def diagnose(
 ) -> None:
     """Measure the error of sampled layers and gradients, and say how many samples are needed."""
     from fastgcn.diagnose.diagnosis import diagnose as measure
-    from fastgcn.diagnose.page import SIZES_NOTE, as_data, diagnosis_page, member_table, size_tables
     from fastgcn.files import write_text
+    from fastgcn.report.diagnosis import (
+        SIZES_NOTE,
+        as_data,
+        diagnosis_page,
+        member_table,
+        size_tables,
+    )
 
     if out is not None and not out.parent.is_dir():
         # Now, and not after everything has been measured.

@@ -1,4 +1,4 @@
-"""`samples = "auto"`: as many vertices as a target error needs, found before training."""
+"""`samples = "auto"`: finds the sample sizes for a target error before training."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ import numpy as np
 from fastgcn.backends.data import TrainingData, prepare
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import ExactNetwork, convolve, draw_batches
-from fastgcn.diagnose.gauge import Estimate, Laws, percent, samples_from_top
+from fastgcn.diagnose.gauge import Estimate, SamplerCache, percent, samples_from_top
 from fastgcn.features.scaling import column_statistics
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
@@ -15,8 +15,8 @@ from fastgcn.machine import thread_count
 from fastgcn.model import build_model
 
 _BATCHES = 8
-# Training nodes whose features standardise those of all here: on large graphs, looking at every
-# row would take longer than all the rest.
+# The most training nodes from which features are standardised here: on a large graph, reading
+# every row would take longer than all the rest.
 _MEASURED_NODES = 8192
 
 
@@ -32,7 +32,7 @@ class Choice:
     margins: tuple[float | None, ...]
 
     def sentence(self, target: float) -> str:
-        """What was chosen, and whether it is enough.
+        """The sizes and errors in words, beside the target.
 
         >>> Choice((730,), (0.0998,), (0.004,)).sentence(0.1)
         'samples = auto: 730 vertices, for a relative error of 10.0 ± 0.4 % (10 % asked for)'
@@ -47,7 +47,7 @@ class Choice:
 
 
 def resolve_samples(graph: Graph, config: TrainConfig) -> TrainConfig:
-    """The same settings with numbers in the place of `samples = "auto"`.
+    """The settings with `samples = "auto"` replaced by numbers.
 
     >>> import fastgcn
     >>> config = TrainConfig(samples="auto", target_error=0.5, hidden=16)
@@ -63,10 +63,10 @@ def resolve_samples(graph: Graph, config: TrainConfig) -> TrainConfig:
 def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
     """t of each sampled layer, so that its convolution has the relative error `target_error`.
 
-    That is √(E Σ_v |y(v) − e(v)|² / Σ_v |e(v)|²) over batch rows v, for the settings' own
-    distribution, draws and self term, under the network's initial weights; at most all nodes of
-    the training graph. The rows of a lower layer are those that the layer above draws. The error
-    is that without a `history`, whose gain training alone can tell.
+    The error is √(E Σ_v |y(v) − e(v)|² / Σ_v |e(v)|²) over batch rows v, for the settings' own
+    distribution, draws and self term, under the network's initial weights; t is at most the
+    number of nodes of the training graph. The rows of a lower layer are those that the layer
+    above draws. A `history` is left out: its gain is known only after training.
     """
     with thread_count(config.threads):
         data = _data(graph, config)
@@ -78,7 +78,7 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
         if not network.layers:
             return Choice((), (), ())
         top = convolve(network, network.layers - 1, rows, rng)
-        found = samples_from_top(config, Laws(network), top, config.target_error, rng)
+        found = samples_from_top(config, SamplerCache(network), top, config.target_error, rng)
         return Choice(
             tuple(t for t, _ in found),
             tuple(error.value for _, error in found),
@@ -87,7 +87,7 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
 
 
 def _data(graph: Graph, config: TrainConfig) -> TrainingData:
-    """The training graph and its features; ÂX, of which few rows are needed, is not computed."""
+    """The training graph and its features, without ÂX, of which only a few rows are needed."""
     plain = config.replace(precompute=False, samples=1, feature_scaling="none")
     data = prepare(graph, plain, None)
     statistics = None

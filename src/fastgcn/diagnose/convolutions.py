@@ -1,4 +1,4 @@
-"""Convolutions of some rows, exactly: what estimates of them are judged by."""
+"""Exact convolutions of some rows, which estimates are compared with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,31 +16,24 @@ from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.adjacency import Rows
 from fastgcn.kernels.products import sparse_times_dense
 from fastgcn.model import GCN
-from fastgcn.sampling import Block, FullSampler
+from fastgcn.sampling import Block, FullSampler, LayerSampler
 from fastgcn.sampling.choose import layer_sampler
 
 # Nodes whose inputs are read together; bounds the temporaries.
 _NODES_AT_ONCE = 16_384
-
-
-# Multiplications of gathered rows that the exact rows of one batch may take, or a few of its rows
-# must stand for it: about a tenth of a second on two cores.
-_WORK = 1 << 28
-
-
-_FEWEST_ROWS = 4
-
-
-# How much less time a multiplication takes in a product of dense matrices.
+# The most multiplications of gathered rows for the exact rows of one batch, about a tenth of a
+# second on two cores. If all rows take more, only some rows are computed, but at least these.
+_WORK, _FEWEST_ROWS = 1 << 28, 4
+# How many times faster a multiplication is in a product of dense matrices.
 _DENSE_GAIN = 16
 
 
 @dataclass(frozen=True)
 class ExactNetwork:
-    """A network over its training graph; nothing is sampled, and dropout is off.
+    """A network over its training graph, without sampling and dropout.
 
-    `config` says which layers are sampled: layer l of these is layer l + `precompute` of the
-    network. `data` may hold ÂX, or features from which the rows of ÂX needed are computed.
+    `config` says which layers training samples: sampled layer l is layer l + `precompute` of the
+    network. `data` holds ÂX, or features from which the needed rows of ÂX are computed.
     """
 
     model: GCN
@@ -49,7 +42,7 @@ class ExactNetwork:
 
     @property
     def layers(self) -> int:
-        """How many layers are sampled."""
+        """The number of sampled layers."""
         return self.config.sampled_layers
 
     @torch.no_grad()
@@ -62,21 +55,30 @@ class ExactNetwork:
         return x
 
     def row_norms(self, layer: int) -> FloatArray:
-        """(n,): |x(u)| of all vertices, as `optimal` draws by."""
+        """(n,): |x(u)| of all vertices, which the distribution `optimal` needs."""
         chunks = [self.rows(layer, ids) for ids in _chunks(np.arange(self.data.adjacency.n))]
         return np.concatenate([np.linalg.norm(x, axis=1) for x in chunks])
 
+    def sampler(
+        self, member: TrainConfig, layers: Sequence[int], samples: Sequence[int], *, own_rows: bool
+    ) -> LayerSampler:
+        """A sampler as `member` says, for these sampled layers."""
+        sampler = layer_sampler(member, self.data.adjacency, samples, own_rows=own_rows)
+        if member.distribution == "optimal":
+            sampler.set_row_norms([self.row_norms(layer) for layer in layers])
+        return sampler
+
     def affordable_rows(self, layer: int, rows: int) -> int:
-        """Of so many rows of a layer, how many can be computed exactly in a moment."""
+        """How many of a layer's `rows` can be computed exactly in about a tenth of a second."""
         matrix, (features, hidden) = self.data.adjacency, self.model.sizes[:2]
-        # Each layer below widens the nodes needed by their neighbours; with ÂX at hand, one less.
+        # Each layer below adds the neighbours of the nodes needed; one layer fewer if ÂX is stored.
         at_hand = self.data.precomputed
         widenings = 1 + layer + self.config.precompute - at_hand
         entries = len(matrix.values)
         width = hidden if self._weights_first(_WORK // max(hidden, 1)) else features
         if widenings * entries * width <= _WORK:
             return rows
-        # Who is met along an edge has more neighbours than who is met at random: Σd² / Σd.
+        # A node reached along an edge has on average Σd² / Σd neighbours, more than a random one.
         degrees = np.diff(matrix.indptr).astype(np.float64)
         met = max(float(np.square(degrees).sum()) / max(entries, 1), 1.0)
         each = max(entries / matrix.n, 1.0) * met ** (widenings - 1) * width
@@ -109,7 +111,7 @@ class ExactNetwork:
         return self.model.activate(0, mixed)
 
     def _weights_first(self, entries: int) -> bool:
-        """Whether so many entries of Â take less time with XW, of all nodes, than with X."""
+        """True if a product of Â(XW) for this many entries is faster than one of (ÂX)W."""
         known = "_weighed" in self.__dict__
         features, hidden = self.model.sizes[:2]
         dense = 0.0 if known else self.data.adjacency.n * features * hidden / _DENSE_GAIN
@@ -122,7 +124,7 @@ class ExactNetwork:
         weight: Tensor = self.model.convolutions[0].weight
         shift = torch.zeros(weight.shape[1])
         if features.statistics is not None:
-            # ((X - mean)·scale)W as X(scale·W) less a row: X is not written anew, only read.
+            # ((X - mean)·scale)W = X(scale·W) - mean·(scale·W), so that X need not be copied.
             mean, scale = map(torch.from_numpy, features.statistics)
             weight = scale[:, None] * weight
             shift = mean @ weight
@@ -143,8 +145,8 @@ class Convolution:
 
     Attributes:
         rows: (s,) node ids, those of a block.
-        chosen: (k,) positions in `rows` of the rows that are looked at, ascending.
-        columns: (m,) node ids that these reach, ascending.
+        chosen: (k,) positions in `rows` of the rows that are computed, ascending.
+        columns: (m,) ids of the nodes in these rows of Â, ascending.
         matrix: (k, m) float64, their rows of Â over these columns.
         x: (m, d) float64.
     """
@@ -210,25 +212,24 @@ def _squares(matrix: csr_array) -> FloatArray:
 def convolve(
     network: ExactNetwork, layer: int, batches: Sequence[IntArray], rng: np.random.Generator
 ) -> list[Convolution]:
-    """The convolutions of some rows each; of a random part of the rows where all are dear."""
-    picked = [
-        _choose(network.affordable_rows(layer, len(rows)), len(rows), rng) for rows in batches
-    ]
+    """The convolution of each batch of rows; of random rows of it if all would take too long."""
+    picked = []
+    for rows in batches:
+        count = network.affordable_rows(layer, len(rows))
+        some = count < len(rows)
+        chosen = rng.choice(len(rows), count, replace=False) if some else np.arange(len(rows))
+        picked.append(np.sort(chosen))
     parts = [
         network.data.adjacency.rows(rows[chosen])
         for rows, chosen in zip(batches, picked, strict=True)
     ]
-    # Batches meet the same hubs, whose rows are computed once.
+    # Batches share hubs, so the rows x(u) of all batches are computed together.
     reached = np.unique(np.concatenate([part.indices for part in parts])).astype(np.int64)
     x = network.rows(layer, reached)
     return [
         _convolution(rows, chosen, part, reached, x)
         for rows, chosen, part in zip(batches, picked, parts, strict=True)
     ]
-
-
-def _choose(count: int, of: int, rng: np.random.Generator) -> IntArray:
-    return np.arange(of) if count >= of else np.sort(rng.choice(of, count, replace=False))
 
 
 def _convolution(
@@ -242,7 +243,7 @@ def _convolution(
 
 
 def draw_batches(data: TrainingData, size: int, count: int, seed: int) -> list[Tensor]:
-    """Up to `count` batches of different training nodes; all batches where these are no more."""
+    """Up to `count` batches of different training nodes."""
     rng = torch.Generator().manual_seed(seed)
     nodes = data.batch_nodes[torch.randperm(len(data.batch_nodes), generator=rng)]
     return [nodes[start : start + size] for start in range(0, len(nodes), size)][:count]
@@ -251,10 +252,8 @@ def draw_batches(data: TrainingData, size: int, count: int, seed: int) -> list[T
 def rows_below(
     member: TrainConfig, network: ExactNetwork, layer: int, t: int, rows: Sequence[IntArray]
 ) -> list[IntArray]:
-    """What the blocks of `rows` in a layer leave for the layer below it to compute."""
-    config, adjacency = network.config, network.data.adjacency
-    sampler = layer_sampler(member, adjacency, [t], own_rows=config.needs_own_rows)
-    if member.distribution == "optimal":
-        sampler.set_row_norms([network.row_norms(layer)])
-    rng = torch.Generator().manual_seed(config.seed)
+    """The rows that the layer below must compute if `member` draws t vertices for `rows`."""
+    own_rows = network.config.needs_own_rows
+    sampler = network.sampler(member, [layer], [t], own_rows=own_rows)
+    rng = torch.Generator().manual_seed(network.config.seed)
     return [sampler.sample(torch.from_numpy(ids), rng)[0].src.numpy() for ids in rows]

@@ -1,4 +1,4 @@
-"""A relative error from batches: its value, and how sure it is."""
+"""The relative error of a sampled layer, in closed form and as drawn, and the t it needs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +16,6 @@ from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import Convolution, ExactNetwork, convolve, rows_below
 from fastgcn.kernels.draws import inclusion_probabilities
 from fastgcn.sampling import LayerSampler
-from fastgcn.sampling.choose import layer_sampler
 from fastgcn.sampling.variance import stratified_variance
 
 
@@ -28,7 +27,7 @@ class Estimate(NamedTuple):
 
 
 def percent(estimate: Estimate) -> str:
-    """In words, to as many digits as are worth something.
+    """A relative error in per cent, rounded to the digits that its margin supports.
 
     >>> percent(Estimate(0.1234, 0.0051)), percent(Estimate(0.1234, 0.0))
     ('12.3 ± 0.5 %', '12.3 %')
@@ -46,11 +45,11 @@ def percent(estimate: Estimate) -> str:
 
 
 def relative_error(squares: FloatArray, totals: FloatArray, covered: float) -> Estimate:
-    """√(E Σ‖estimate − exact‖² / Σ‖exact‖²), from some batches of all.
+    """√(E Σ‖estimate − exact‖² / Σ‖exact‖²), estimated from some of all batches.
 
     `squares` (B, K) holds the squared error of each batch in each of K draws (K = 1 for its
     expectation in closed form), `totals` (B,) the batches' Σ‖exact‖²; `covered` is the share f of
-    all training nodes that were looked at. With R = Σ_b mean_k squares / Σ_b totals,
+    all training nodes that the batches hold. With R = Σ_b mean_k squares / Σ_b totals,
 
         Var R = ((1 − f)·B/(B−1)·Σ_b r_b² + f·Σ_b s_b²/K) / (Σ_b totals)²
 
@@ -80,13 +79,13 @@ def relative_error(squares: FloatArray, totals: FloatArray, covered: float) -> E
 
 
 def _quantile(freedom: int) -> float:
-    """What a t-distributed number exceeds in size with probability 5 %."""
+    """The two-sided 5 % critical value of Student's t."""
     from scipy.special import stdtrit
 
     return float(stdtrit(max(freedom, 1), 0.975))
 
 
-# Guesses by error² ∝ 1/t before the range is halved instead.
+# After so many guesses by error² ∝ 1/t, the range is halved instead.
 _GUESSES = 4
 
 
@@ -100,9 +99,9 @@ def least_samples(
 ) -> tuple[int, Estimate]:
     """The least t up to `largest` with error(t) <= target, about, and the error there.
 
-    Where even `largest` is not enough, that and its error. Guesses go by error² ∝ 1/t, which is
-    exact for independent draws, and begin at `start`. The search ends when the error is within
-    `tolerance` of the target, or t within twice that.
+    If even `largest` is not enough, returns `largest` and its error. The search begins at `start`
+    and guesses by error² ∝ 1/t, which is exact for independent draws. It ends when the error is
+    within `tolerance` of the target, or t is known to within twice that.
 
     >>> least_samples(lambda t: Estimate(2 / t**0.5, None), target=0.1, largest=1000)
     (400, Estimate(value=0.1, margin=None))
@@ -134,26 +133,25 @@ def least_samples(
 
 # Draws of each batch from which an error is estimated.
 REPEATS = 8
-# In a search, where several sizes are tried, half of them, and fewer where so many vertices in all
-# have been drawn for a batch.
+# A search, which tries several sizes, takes half as many draws, and at most so many vertices.
 _ENOUGH_DRAWN = 1 << 15
-# How close to its target an error is brought that is only known from draws.
+# The tolerance of a search by draws.
 _LOOSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What was seen in draws: the error, and the share of rows that met no vertex."""
+class DrawnError:
+    """The error seen in draws, and the share of rows that met no sampled vertex."""
 
     error: Estimate
     empty_rows: float
 
 
-class Laws:
-    """Samplers that know what vertices are drawn from, whatever the draws.
+class SamplerCache:
+    """Keeps the last sampler, because the distribution q takes long to compute on a large graph.
 
-    The last one is kept: members that differ in draws alone come one after the other, and one
-    for each would fill the memory on large graphs.
+    Members that differ only in their draws follow each other and share q. One sampler for each
+    distribution would fill the memory.
     """
 
     def __init__(self, network: ExactNetwork) -> None:
@@ -161,61 +159,73 @@ class Laws:
         self._key: tuple[Any, ...] = ()
         self._sampler: LayerSampler | None = None
 
-    def of(self, member: TrainConfig, layer: int) -> LayerSampler:
-        """One that draws a single vertex for one sampled layer."""
-        optimal = member.distribution == "optimal"
-        key = (
-            member.distribution,
-            member.power,
-            member.self_term,
-            member.neighbors_only,
-            layer if optimal else None,
-        )
+    def get(
+        self,
+        member: TrainConfig,
+        layers: Sequence[int],
+        samples: Sequence[int],
+        *,
+        own_rows: bool = False,
+    ) -> LayerSampler:
+        """A sampler as `member` says; `samples` has one size for each of these sampled layers."""
+        shared = self.with_q(member, layers, own_rows=own_rows)
+        return shared.drawing(samples, member.draws, correct_weights=member.correct_weights)
+
+    def with_q(
+        self, member: TrainConfig, layers: Sequence[int], *, own_rows: bool = False
+    ) -> LayerSampler:
+        """A sampler that knows the member's q in these layers, whatever its draws."""
+        # Only `optimal` has another q in each layer.
+        of_layers = tuple(layers) if member.distribution == "optimal" else len(layers)
+        q = member.distribution, member.power, member.self_term, member.neighbors_only
+        key = (*q, of_layers, own_rows)
         if self._sampler is None or key != self._key:
             plain = member.replace(draws="independent", correct_weights=True)
-            sampler = layer_sampler(plain, self.network.data.adjacency, [1], own_rows=False)
-            if optimal:
-                sampler.set_row_norms([self.network.row_norms(layer)])
-            self._key, self._sampler = key, sampler
+            ones = [1] * len(layers)
+            self._sampler = self.network.sampler(plain, layers, ones, own_rows=own_rows)
+            self._key = key
         return self._sampler
-
-    def sampler(self, member: TrainConfig, layer: int, t: int) -> LayerSampler:
-        """A member in one sampled layer alone."""
-        correct = member.correct_weights
-        return self.of(member, layer).drawing([t], member.draws, correct_weights=correct)
 
 
 class Gauge:
-    """Measures a member on convolutions of one layer, those of several batches."""
+    """Measures the relative error of a member in one layer, on the convolutions of batches."""
 
     def __init__(
-        self, member: TrainConfig, laws: Laws, layer: int, convolutions: Sequence[Convolution]
+        self,
+        member: TrainConfig,
+        samplers: SamplerCache,
+        layer: int,
+        convolutions: Sequence[Convolution],
     ) -> None:
-        self.member, self.laws, self.layer = member, laws, layer
-        self.network, self.convolutions = laws.network, convolutions
+        self.member, self.samplers, self.layer = member, samplers, layer
+        self.network, self.convolutions = samplers.network, convolutions
         self.exact_self = member.self_term == "exact"
         self.from_rows = member.neighbors_only or member.distribution == "ladies"
         self.totals = np.array([convolution.total for convolution in convolutions])
         looked_at = sum(len(convolution.chosen) for convolution in convolutions)
-        # Below the top layer, the rows are drawn and never all that there are.
+        # Below the top layer, the rows are drawn, so they are never all rows.
         top = layer == self.network.layers - 1
         nodes = len(self.network.data.batch_nodes)
         self.covered = looked_at / nodes if top else 0.0
 
     @property
     def has_closed_form(self) -> bool:
-        """Successive draws have none, systematic ones none that is quick, a biased weight none."""
+        """False for successive draws, systematic ones (it takes too long) and biased weights."""
         known = self.member.draws in ("independent", "poisson", "stratified")
         along = self.member.draws != "stratified" or not self.member.neighbors_only
         return known and along and self.member.correct_weights
 
     @property
     def quick(self) -> bool:
-        """Whether the closed form takes less time than drawing, which that of strata does not."""
+        """True if the closed form takes less time than drawing; that of strata takes more."""
         return self.has_closed_form and self.member.draws != "stratified"
 
+    @property
+    def _with_q(self) -> LayerSampler:
+        return self.samplers.with_q(self.member, [self.layer])
+
     def closed(self, t: int) -> Estimate | None:
-        """The relative error as theory has it."""
+        """The relative error by theory; None if there is no closed form."""
         if not self.has_closed_form:
             return None
         if self.member.draws == "independent":
@@ -229,15 +239,15 @@ class Gauge:
 
     def _expected_squares(self, t: int) -> FloatArray:
         """(B, 1): Σ_v E|y(v) − e(v)|² of each batch."""
-        law = None if self.from_rows else self.laws.of(self.member, self.layer).probabilities()
+        law = None if self.from_rows else self._with_q.probabilities()
         if self.member.draws == "poisson" and law is not None:
             law = inclusion_probabilities(law, t)
         squares = [self._expected(convolution, law, t) for convolution in self.convolutions]
         return np.array(squares)[:, None]
 
-    def drawn(self, t: int, *, repeats: int = REPEATS, seed: int = 0) -> Drawn:
-        """The relative error as it is seen, in so many draws for each batch."""
-        sampler = self.laws.sampler(self.member, self.layer, t)
+    def drawn(self, t: int, *, repeats: int = REPEATS, seed: int = 0) -> DrawnError:
+        """The relative error seen in `repeats` draws for each batch."""
+        sampler = self.samplers.get(self.member, [self.layer], [t])
         rng = torch.Generator().manual_seed(seed)
         squares = np.zeros((len(self.convolutions), repeats))
         empty = 0
@@ -247,19 +257,19 @@ class Gauge:
                 squares[number, repeat] = convolution.squared_error(block)
                 empty += block.empty_rows
         rows = repeats * sum(len(convolution.rows) for convolution in self.convolutions)
-        return Drawn(relative_error(squares, self.totals, self.covered), empty / rows)
+        return DrawnError(relative_error(squares, self.totals, self.covered), empty / rows)
 
     def samples_for(self, target: float) -> tuple[int, Estimate]:
         """The least t for a relative error, at most all n vertices, and the error there."""
         n = self.network.data.adjacency.n
         if self.quick:
             return least_samples(self._closed_form, target, n)
-        # Other draws have an error like that of independent ones as long as t is small against n.
+        # While t is small against n, other draws have about the error of independent ones.
         sibling = self.member.replace(draws="independent", correct_weights=True)
-        alike = Gauge(sibling, self.laws, self.layer, self.convolutions)
+        alike = Gauge(sibling, self.samplers, self.layer, self.convolutions)
         start, _ = least_samples(alike._closed_form, target, n)
         if self.member.draws == "successive":
-            # What was drawn is not drawn again, so that t = n leaves no error.
+            # No vertex is drawn twice, so t = n leaves no error.
             start = max(round(start / (1 + start / n)), 1)
         return least_samples(self._as_drawn, target, n, start=start, tolerance=_LOOSE)
 
@@ -275,12 +285,11 @@ class Gauge:
     def _expected(self, convolution: Convolution, law: FloatArray | None, t: int) -> float:
         """Σ_v E|y(v) − e(v)|² over the chosen rows; `docs/theory.md` has the formulas.
 
-        `law` (n,) is q, or for Poisson draws the inclusion probabilities p, where these do not
-        depend on the rows.
+        `law` (n,) is q, or for Poisson draws the inclusion probabilities p; None if it depends on
+        the rows.
         """
         if law is None:
-            sampler = self.laws.of(self.member, self.layer)
-            law = sampler.probabilities(rows=convolution.rows)
+            law = self._with_q.probabilities(rows=convolution.rows)
             if self.member.draws == "poisson":
                 law = inclusion_probabilities(law, t)
         matrix = convolution.off_diagonal if self.exact_self else convolution.matrix
@@ -297,7 +306,7 @@ class Gauge:
     def _expected_of_strata(
         self, convolution: Convolution, matrix: csr_array, q: FloatArray, t: int
     ) -> float:
-        """`stratified_variance` over the columns reached, all others being one idle vertex."""
+        """`stratified_variance` over `columns`; one idle vertex stands for all the others."""
         k, m = matrix.shape
         size = max(k, m + 1)
         indptr = np.append(matrix.indptr, np.full(size - k, matrix.nnz))
@@ -309,14 +318,14 @@ class Gauge:
             places, lengths = self._along_entries(convolution)
         else:
             places, lengths = _along_vertices(convolution.columns, q)
-        # Their running sums must not pass one before the last of them, by rounding.
+        # By rounding, the running sums must not exceed one before the last of them.
         along = places, lengths * ((1 - 1e-12) / lengths.sum())
         return stratified_variance(square, x, local, t, np.arange(k), along=along)
 
     def _along_entries(self, convolution: Convolution) -> tuple[IntArray, FloatArray]:
-        """Columns (m: one not reached) of the entries of all rows, and |Â(v,u)|^power."""
+        """Columns (m: one not in use) of the entries of all rows, and |Â(v,u)|^power."""
         part = self.network.data.adjacency.rows(convolution.rows)
-        power = self.laws.of(self.member, self.layer).power
+        power = self._with_q.power
         sizes = np.abs(part.values, dtype=np.float64) ** power * (part.values != 0)
         if self.exact_self:
             own = np.repeat(convolution.rows, np.diff(part.indptr)) == part.indices
@@ -328,7 +337,7 @@ class Gauge:
 
 
 def _along_vertices(columns: IntArray, q: FloatArray) -> tuple[IntArray, FloatArray]:
-    """All vertices by number, those between two of `columns` taken together as one, numbered m."""
+    """All vertices in order; those between two of `columns` count as one, with the number m."""
     m = len(columns)
     ends = np.cumsum(q)[columns]
     bounds = np.column_stack([ends - q[columns], ends]).ravel()
@@ -340,20 +349,20 @@ def _along_vertices(columns: IntArray, q: FloatArray) -> tuple[IntArray, FloatAr
 
 def samples_from_top(
     member: TrainConfig,
-    laws: Laws,
+    samplers: SamplerCache,
     top: Sequence[Convolution],
     target: float,
     rng: np.random.Generator,
 ) -> list[tuple[int, Estimate]]:
     """The t of each sampled layer, from the input up, for a relative error, and the error there.
 
-    `top` are the convolutions of some batches. The rows of a lower layer are those that the member
-    draws above with the t found there: with other rows, t would have another error.
+    `top` holds the convolutions of some batches in the top layer. The rows of a lower layer are
+    those that the member draws above with the t found there; other rows would have other errors.
     """
-    network, convolutions = laws.network, top
+    network, convolutions = samplers.network, top
     found: list[tuple[int, Estimate]] = []
     for layer in reversed(range(network.layers)):
-        found.insert(0, Gauge(member, laws, layer, convolutions).samples_for(target))
+        found.insert(0, Gauge(member, samplers, layer, convolutions).samples_for(target))
         if layer > 0:
             above = [convolution.rows for convolution in convolutions]
             rows = rows_below(member, network, layer, found[0][0], above)

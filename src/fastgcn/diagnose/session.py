@@ -1,84 +1,46 @@
-"""The rows that a network's sampled layers mix, computed exactly, for the nodes asked for alone."""
+"""One network on one training graph: errors of its layers and gradients, and times of steps."""
 
+import copy
+import statistics
+import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, get_args
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from fastgcn.arrays import IntArray
+from fastgcn.backends.batches import Minibatches
 from fastgcn.backends.data import make_loss, prepare
 from fastgcn.backends.exact import check_width
-from fastgcn.config import Distribution, Draws, SelfTerm, TrainConfig
+from fastgcn.backends.steps import Adam, flat_gradient, make_step
+from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import ExactNetwork, convolve, draw_batches, rows_below
-from fastgcn.diagnose.gauge import Estimate, Gauge, Laws, samples_from_top
-from fastgcn.diagnose.gradients import GradientGauge, StepTimer
+from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, relative_error, samples_from_top
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
+from fastgcn.machine import choose_device
 from fastgcn.model import GCN, build_model
-from fastgcn.sampling import FullSampler, LayerSampler
-from fastgcn.sampling.choose import layer_sampler
+from fastgcn.sampling import Block, FullSampler, LayerSampler, Sampler
 
-# `optimal` is left out, for each of its draws costs a share of a full forward pass, and
-# `systematic`, which can be worse than independent draws; the settings' own member is in anyway.
-# Each with its `power`.
-LAWS: tuple[tuple[Distribution, float | None], ...] = (
-    ("uniform", None),
-    ("importance", None),
-    ("flat", None),
-    ("ladies", None),
-    ("ladies", 1.0),
-)
-DRAWS: tuple[Draws, ...] = ("independent", "stratified", "successive", "poisson")
-FIELDS = ("distribution", "power", "draws", "self_term", "neighbors_only", "correct_weights")
-
-
-def family(config: TrainConfig) -> list[TrainConfig]:
-    """The settings' own member, then all the others."""
-    own = config.replace(history=False)
-    plain = {"neighbors_only": False, "correct_weights": True}
-    members = [
-        own.replace(
-            distribution=distribution, power=power, draws=draws, self_term=self_term, **plain
-        )
-        for distribution, power in LAWS
-        for self_term in get_args(SelfTerm)
-        for draws in DRAWS
-    ]
-    return [own, *(member for member in members if choices(member) != choices(own))]
-
-
-def choices(member: TrainConfig) -> dict[str, Any]:
-    """What tells members apart."""
-    return {field: getattr(member, field) for field in FIELDS}
-
-
-def name_of(member: TrainConfig) -> str:
-    """A member in words.
-
-    >>> name_of(TrainConfig(distribution="ladies", draws="poisson", self_term="exact"))
-    'ladies, poisson, exact self term'
-    """
-    power = "" if member.power is None else f"^{member.power:g}"
-    words = [member.distribution + power, member.draws]
-    if member.self_term == "exact":
-        words.append("exact self term")
-    if member.neighbors_only:
-        words.append("among neighbours")
-    if not member.correct_weights:
-        words.append("the authors' factor")
-    return ", ".join(words)
-
-
+# Batches whose layers are measured.
 _BATCHES = 8
+# Gradients: batches, and draws of each; half as many of both for large neighbourhoods, or the
+# gradients would take minutes; none for the largest. Sizes are numbers in the widest rows.
+_GRADIENT_BATCHES, _GRADIENT_DRAWS = 4, 4
+_LARGE, _LARGEST = 1 << 22, 1 << 28
+# Times: steps measured after the first, which is left out; fewer if they take longer than this
+# together. Quick steps are many, because a disturbance takes longer than one of them.
+_STEPS, _SECONDS, _FEWEST = 31, 0.2, 2
 
 
 class Session:
-    """`model` None: a network with the settings' sizes and random weights, of the settings' seed.
+    """Measures members of the estimator family on one network and the same batches.
 
-    `t` is the sample size that members are compared at, and whose draws decide which rows the
-    layers below the top one have.
+    `model` None: a network with the settings' sizes and random weights of the settings' seed.
+    `t` is the sample size at which members are compared. The rows of a layer below the top one
+    are those that the settings' own member draws with t vertices above.
     """
 
     def __init__(self, graph: Graph, config: TrainConfig, model: GCN | None) -> None:
@@ -91,8 +53,7 @@ class Session:
         _check_fit(model, graph)
         self.network = ExactNetwork(model, data, config)
         self.n = data.adjacency.n
-        self._laws = Laws(self.network)
-        self._last: tuple[TrainConfig, LayerSampler] | None = None
+        self._samplers = SamplerCache(self.network)
         self.batches: list[Tensor] = draw_batches(data, config.batch_size, _BATCHES, config.seed)
         self._loss = make_loss(data, graph, config)
         rng = np.random.default_rng(config.seed)
@@ -106,65 +67,122 @@ class Session:
     def gauges(self, member: TrainConfig) -> list[Gauge]:
         """A member in each sampled layer, from the input up."""
         return [
-            Gauge(member, self._laws, layer, convolutions)
+            Gauge(member, self._samplers, layer, convolutions)
             for layer, convolutions in enumerate(self.convolutions)
         ]
 
     def needs(self, member: TrainConfig, target: float) -> list[tuple[int, Estimate]]:
         """The t of each sampled layer, from the input up, for a relative error; the errors."""
         rng = np.random.default_rng(self.config.seed)
-        return samples_from_top(member, self._laws, self.convolutions[-1], target, rng)
+        return samples_from_top(member, self._samplers, self.convolutions[-1], target, rng)
 
     def seconds(self, member: TrainConfig, samples: Sequence[int]) -> float:
-        """What a step takes with so many vertices a layer."""
+        """The time of a step with these sample sizes, one a layer."""
         return self._timer.seconds(self._sampler(member, samples))
 
     def gradient_error(self, member: TrainConfig, samples: Sequence[int]) -> Estimate | None:
-        """The error of the gradient; None where there is no exact one to compare with."""
+        """The error of the gradient; None if the exact one is too large to compute."""
         gauge = self._gradients
         return None if gauge is None else gauge.error(self._sampler(member, samples))
 
     @cached_property
     def full_seconds(self) -> float | None:
-        """What a step takes with whole neighbourhoods; None where these are too large."""
+        """The time of a step with whole neighbourhoods; None if these are too large."""
         if self._gradients is None:
             return None
         return self._timer.seconds(FullSampler(self.network.data.adjacency, self.network.layers))
 
     @cached_property
-    def _timer(self) -> StepTimer:
+    def _timer(self) -> "StepTimer":
         return StepTimer(self.network, self._loss, self.batches)
 
     @cached_property
-    def _gradients(self) -> GradientGauge | None:
-        if not GradientGauge.affordable(self.network, self.config.batch_size):
+    def _gradients(self) -> "GradientGauge | None":
+        if _widest_rows(self.network, self.config.batch_size) > _LARGEST:
             return None
         return GradientGauge(self.network, self._loss, self.batches)
 
     def _sampler(self, member: TrainConfig, samples: Sequence[int]) -> LayerSampler:
-        """A member in all sampled layers; what does not depend on t is kept for the next t."""
-        if self._last is None or choices(self._last[0]) != choices(member):
-            self._last = (member, self._made(member, samples))
-        correct = member.correct_weights
-        return self._last[1].drawing(samples, member.draws, correct_weights=correct)
-
-    def _made(self, member: TrainConfig, samples: Sequence[int]) -> LayerSampler:
-        adjacency = self.network.data.adjacency
-        sampler = layer_sampler(member, adjacency, samples, own_rows=member.needs_own_rows)
-        if member.distribution == "optimal":
-            layers = range(self.network.layers)
-            sampler.set_row_norms([self.network.row_norms(layer) for layer in layers])
-        return sampler
+        layers = range(self.network.layers)
+        return self._samplers.get(member, layers, samples, own_rows=member.needs_own_rows)
 
 
 def _check_fit(model: GCN, graph: Graph) -> None:
     check_width(model, graph.n_features, f"{graph.name} has")
+    kinds = {True: "labels, several a node", False: "classes, one a node"}
     if (model.sizes[-1], model.multilabel) != (graph.n_classes, graph.multilabel):
         raise InputError(
-            f"the model predicts {model.sizes[-1]} {_kind(model.multilabel)}, "
-            f"{graph.name} has {graph.n_classes} {_kind(graph.multilabel)}"
+            f"the model predicts {model.sizes[-1]} {kinds[model.multilabel]}, "
+            f"{graph.name} has {graph.n_classes} {kinds[graph.multilabel]}"
         )
 
 
-def _kind(multilabel: bool) -> str:
-    return "labels, several a node" if multilabel else "classes, one a node"
+class GradientGauge:
+    """The error of sampled gradients: the same batch, whole neighbourhoods against many draws.
+
+    Dropout is off. Exact gradients are computed once.
+    """
+
+    def __init__(self, network: ExactNetwork, loss: nn.Module, batches: Sequence[Tensor]) -> None:
+        share = 1 if _widest_rows(network, len(batches[0])) <= _LARGE else 2
+        self.repeats = _GRADIENT_DRAWS // share
+        self.network, self.loss = network, loss
+        self.batches = batches[: _GRADIENT_BATCHES // share]
+        full = FullSampler(network.data.adjacency, network.layers)
+        self.exact = [self.gradient(full.sample(batch), batch) for batch in self.batches]
+
+    def gradient(self, blocks: Sequence[Block], batch: Tensor) -> Tensor:
+        """(P,): the derivatives of the batch's loss by all weights."""
+        data, model = self.network.data, self.network.model.eval()
+        x = data.rows(blocks[0].src)
+        return flat_gradient(model, self.loss, blocks, x, data.labels[batch])
+
+    def error(self, sampler: LayerSampler, *, seed: int = 0) -> Estimate:
+        """√(E‖sampled − exact‖² / ‖exact‖²): the batch is fixed, so that only draws make noise."""
+        rng = torch.Generator().manual_seed(seed)
+        squares = [
+            [
+                float((self.gradient(sampler.sample(batch, rng), batch) - exact).square().sum())
+                for _ in range(self.repeats)
+            ]
+            for batch, exact in zip(self.batches, self.exact, strict=True)
+        ]
+        totals = np.array([float(exact.square().sum()) for exact in self.exact])
+        covered = sum(map(len, self.batches)) / len(self.network.data.batch_nodes)
+        return relative_error(np.array(squares), totals, covered)
+
+
+def _widest_rows(network: ExactNetwork, batch_size: int) -> float:
+    """About how many numbers the widest rows of a batch's whole neighbourhood have."""
+    matrix = network.data.adjacency
+    reached = batch_size * max(len(matrix.values) / matrix.n, 1.0) ** network.layers
+    return float(min(reached, matrix.n)) * max(network.model.sizes)
+
+
+class StepTimer:
+    """Times training steps of a copy of the network, whose weights may change."""
+
+    def __init__(self, network: ExactNetwork, loss: nn.Module, batches: Sequence[Tensor]) -> None:
+        device = choose_device(network.config.device)
+        self.network = network
+        # Whole batches only: the last one of an epoch may be small, and a step with it quick.
+        self.batches = [batch for batch in batches if len(batch) == max(map(len, batches))]
+        self.model = copy.deepcopy(network.model).to(device).train()
+        groups = [{"params": list(self.model.parameters()), "weight_decay": 0.0}]
+        self.step = make_step(
+            self.model, copy.deepcopy(loss).to(device), Adam(groups, network.config.learning_rate)
+        )
+
+    def seconds(self, sampler: Sampler) -> float:
+        """The median over a few steps."""
+        config, rng = self.network.config, torch.Generator().manual_seed(self.network.config.seed)
+        self.model.dropout.rng = torch.Generator(next(self.model.parameters()).device)
+        minibatches = Minibatches(self.network.data, config, self.model, sampler, rng)
+        spent: list[float] = []
+        while len(spent) <= _STEPS and (len(spent) <= _FEWEST or sum(spent) < _SECONDS):
+            batch = self.batches[len(spent) % len(self.batches)]
+            start = time.perf_counter()
+            for part in minibatches.singly([batch]):
+                self.step(part.blocks, part.x, part.labels)
+            spent.append(time.perf_counter() - start)
+        return statistics.median(spent[1:])

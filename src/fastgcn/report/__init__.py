@@ -19,31 +19,26 @@ def run_report(run: "Run", graph: "Graph") -> str:
     True
     """
     from fastgcn.data.layout import fingerprint
-    from fastgcn.report import embedding, sampling, scores
-    from fastgcn.report import scores as classes
-    from fastgcn.report import scores as structure
-    from fastgcn.report import training as curves
-    from fastgcn.report import training as facts
-    from fastgcn.report.judged import judge
+    from fastgcn.report import quality, training
     from fastgcn.report.page import render_page
 
-    judged = judge(run, graph)
+    found = quality.evaluate_run(run, graph)
     here = fingerprint(graph)
     sections = [
-        scores.summary(run, judged),
-        curves.learning_curves(run),
-        classes.by_class(judged),
-        structure.by_degree(graph, judged),
-        embedding.embedding_map(run, graph, judged),
-        sampling.sampling_statistics(run, graph, own=here == run.fingerprint),
-        curves.time_split(run),
-        facts.settings(run.config),
-        facts.how_to_use(run, graph),
-        facts.origin(run, graph, here),
+        quality.summary(run, found),
+        training.learning_curves(run),
+        quality.by_class(found),
+        quality.by_degree(graph, found),
+        quality.embedding_map(run, graph, found),
+        training.sampling_statistics(run, graph, own=here == run.fingerprint),
+        training.time_split(run),
+        training.settings(run.config),
+        training.how_to_use(run, graph),
+        training.origin(run, graph, here),
     ]
     return render_page(
         title=f"{run.config.method} on {run.metrics['dataset']}",
-        subtitle=scores.headline(run, judged),
+        subtitle=quality.headline(run, found),
         sections=sections,
         footer=f"Made by fastgcn {__version__}.",
     )

@@ -1,5 +1,6 @@
 """One self-contained HTML page of sections, tables and pictures; it loads nothing."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ class Code:
     text: str
     caption: str = ""
 
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Content = Table | Figure | Code | str  # text is a paragraph
 
@@ -107,3 +110,22 @@ def markdown(table: Table) -> str:
 
     rule = "|" + "---|" * len(table.head)
     return "\n".join([line(table.head), rule, *map(line, table.rows), "", table.caption, ""])
+
+
+def plain_number(value: float) -> str:
+    """A number rounded to four digits, as people write it.
+
+    >>> plain_number(1234567.0), plain_number(0.12345), plain_number(12)
+    ('1,235,000', '0.1235', '12')
+    >>> plain_number(2e-6), plain_number(1e9)
+    ('2·10⁻⁶', '10⁹')
+    """
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if -5 < exponent < 8:
+        rounded = f"{float(f'{value:.4g}'):,.{max(0, 3 - exponent)}f}"
+        return rounded.rstrip("0").rstrip(".") if exponent < 3 else rounded
+    mantissa = f"{value / 10**exponent:.3g}"
+    power = "10" + str(exponent).translate(_SUPERSCRIPT)
+    return power if mantissa == "1" else f"{mantissa}·{power}"

@@ -1,15 +1,24 @@
-"""How training went, epoch by epoch, and where its time went."""
+"""How training went: sections on the curves, the sampling, the time, the settings and the data."""
 
 import math
 import shlex
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from fastgcn._version import __version__
+from fastgcn.arrays import IntArray
+from fastgcn.backends.data import training_graph
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
-from fastgcn.report.judged import PART_NAMES
 from fastgcn.report.page import Code, Content, Figure, Section, Table
 from fastgcn.report.plots import Series, bars, lines
+from fastgcn.report.quality import PART_NAMES
+from fastgcn.sampling import Block
+from fastgcn.sampling.choose import make_sampler
 from fastgcn.train.run import Run
 
 _PURPOSES = {
@@ -18,34 +27,36 @@ _PURPOSES = {
     "compute": "forward, backward and optimiser",
     "evaluation": "validation, and the final test",
 }
-
-_NONE = "–"  # an epoch without validation
+_RECORDED = "The shares by epoch were recorded in training, in the first batch of each epoch."
+# Batches drawn anew for the statistics of sampling.
+_BATCHES = 10
 
 
 def learning_curves(run: Run) -> Section:
-    """Loss and validation score by epoch, the kept epoch marked."""
+    """Loss and validation score by epoch; the kept epoch is marked."""
     history = run.history
     kept = history[run.metrics["best_epoch"] - 1]
-    judged = sum("val_loss" in record for record in history)
-    content: list[Content] = [_course(run, kept)]
-    if len(history) > 1:  # one point is no curve
-        content.append(_loss_figure(history, kept))
-        content += [_score_figure(history, kept)] if judged > 1 else []
-    content += [
-        _milestones(history, kept),
-        "The training loss is the mean over the batches of an epoch, as sampled, while the weights "
-        "change" + (f"; validation is by the full network after {_when(run)}." if judged else "."),
-    ]
+    validated = sum("val_loss" in record for record in history)
+    content: list[Content] = [_from_first_to_last(run, kept)]
+    if len(history) > 1:
+        caption = "Cross entropy of the training batches and of the validation nodes."
+        loss = {"training": "train_loss", "validation": "val_loss"}
+        content.append(_curve(history, kept, loss, "Loss", "cross entropy", caption))
+    if validated > 1:
+        score = {"validation": "val_micro_f1"}
+        caption = "Micro-F1 of the validation nodes."
+        content.append(_curve(history, kept, score, "Validation micro-F1", "micro-F1", caption))
+    note = "The training loss is the mean over the batches of an epoch, as sampled, while the "
+    note += "weights change"
+    if validated:
+        every = run.metrics.get("validate_every", 1)  # runs of earlier versions do not say
+        when = "every epoch" if every == 1 else f"every {every} epochs and the last one"
+        note += f"; validation is by the full network after {when}"
+    content += [_milestones(history, kept), f"{note}."]
     return Section("curves", "Learning curves", "Did training converge, and when?", content)
 
 
-def _when(run: Run) -> str:
-    """The epochs after which there was validation; runs of earlier versions do not say."""
-    every = run.metrics.get("validate_every", 1)
-    return "every epoch" if every == 1 else f"every {every} epochs and the last one"
-
-
-def _course(run: Run, kept: dict[str, Any]) -> str:
+def _from_first_to_last(run: Run, kept: dict[str, Any]) -> str:
     first, last = run.history[0], run.history[-1]
     if first is last:
         return f"There was one epoch, with a training loss of {first['train_loss']:.4f}."
@@ -62,70 +73,184 @@ def _course(run: Run, kept: dict[str, Any]) -> str:
     return text
 
 
-def _loss_figure(history: list[dict[str, Any]], kept: dict[str, Any]) -> Figure:
-    series = [_by_epoch(history, "training", "train_loss")]
-    if "val_loss" in kept:
-        series += [
-            _by_epoch(history, "validation", "val_loss"),
-            _kept(kept, "val_loss"),
-        ]
-    svg = lines(
-        series,
-        title="Loss by epoch",
-        description=_range_text(series),
-        x_label="epoch",
-        y_label="cross entropy",
-    )
-    return Figure(svg, "Cross entropy of the training batches and of the validation nodes.")
-
-
-def _score_figure(history: list[dict[str, Any]], kept: dict[str, Any]) -> Figure:
-    series = [_by_epoch(history, "validation", "val_micro_f1"), _kept(kept, "val_micro_f1")]
-    svg = lines(
-        series,
-        title="Validation micro-F1 by epoch",
-        description=_range_text(series),
-        x_label="epoch",
-        y_label="micro-F1",
-    )
-    return Figure(svg, "Micro-F1 of the validation nodes.")
-
-
-def _by_epoch(history: list[dict[str, Any]], label: str, key: str) -> Series:
-    known = [record for record in history if key in record]
-    return Series(label, [r["epoch"] for r in known], [r[key] for r in known])
-
-
-def _kept(kept: dict[str, Any], key: str) -> Series:
-    return Series(f"kept: epoch {kept['epoch']}", [kept["epoch"]], [kept[key]])
-
-
-def _range_text(series: list[Series]) -> str:
-    """What a line does, for those who do not see it."""
-    parts = [f"{s.label} from {s.y[0]:.4f} to {s.y[-1]:.4f}" for s in series if len(s.x) > 1]
-    return f"{'; '.join(parts)}."
+def _curve(
+    history: list[dict[str, Any]],
+    kept: dict[str, Any],
+    keys: dict[str, str],
+    title: str,
+    y_label: str,
+    caption: str,
+) -> Figure:
+    """Recorded numbers by epoch, one line for each of `keys`, and the kept epoch's validation."""
+    series = []
+    for label, key in keys.items():
+        known = [record for record in history if key in record]
+        if known:
+            series.append(Series(label, [r["epoch"] for r in known], [r[key] for r in known]))
+    description = "; ".join(f"{s.label} from {s.y[0]:.4f} to {s.y[-1]:.4f}" for s in series) + "."
+    if keys["validation"] in kept:
+        epoch, value = kept["epoch"], kept[keys["validation"]]
+        series.append(Series(f"kept: epoch {epoch}", [epoch], [value]))
+    title = f"{title} by epoch"
+    svg = lines(series, title=title, description=description, x_label="epoch", y_label=y_label)
+    return Figure(svg, caption)
 
 
 def _milestones(history: list[dict[str, Any]], kept: dict[str, Any]) -> Table:
-    keys = [
-        key for key in ("train_loss", "val_loss", "val_micro_f1", "val_macro_f1") if key in kept
-    ]
-    names = {"first": history[0], "kept": kept, "last": history[-1]}
+    recorded = ("train_loss", "val_loss", "val_micro_f1", "val_macro_f1")
+    keys = [key for key in recorded if key in kept]
     rows = [
         (
             f"{name} ({record['epoch']})",
-            *(f"{record[key]:.4f}" if key in record else _NONE for key in keys),
+            *(f"{record[key]:.4f}" if key in record else "–" for key in keys),
         )
-        for name, record in names.items()
+        for name, record in (("first", history[0]), ("kept", kept), ("last", history[-1]))
     ]
     head = ("epoch", *(key.replace("_", " ").replace("f1", "F1") for key in keys))
     return Table(head, rows, "The first, the kept and the last epoch")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStatistics:
+    """Means over the blocks of one sampled layer, the rows of all of them taken together."""
+
+    rows: float  # rows of a block
+    vertices: float  # distinct vertices below that some row meets
+    met: float  # vertices a row meets
+    neighbours: float  # entries of a row of Â
+    empty: float  # share of rows that meet none
+
+
+def sampling_statistics(run: Run, graph: Graph, *, own: bool) -> Section:
+    """Rows that met no sampled vertex, by epoch, and what the blocks of this run look like.
+
+    `own`: True if the run was trained on `graph`; no other graph can say how it drew.
+    """
+    config = run.config
+    if "sampler" in run.metrics:
+        who = f"Blocks came from a sampler of your own, {run.metrics['sampler']}."
+        content: list[Content] = [f"{who} {_empty_rows(run)}", *_empty_rows_figure(run), _RECORDED]
+    elif not config.neighbor_sampling and not config.layer_samples:
+        reason = f"{config.method} uses whole neighbourhoods"
+        if config.method == "fastgcn":
+            reason = "the only layer is precomputed, and exact"
+        content = [f"Nothing was drawn: {reason}."]
+    elif not own:
+        content = [_empty_rows(run), *_empty_rows_figure(run), _RECORDED]
+    else:
+        layers = measure_layers(config, graph)
+        how = (
+            f"{_RECORDED} The table is of {_BATCHES} batches drawn anew by the run's sampler on "
+            "its training graph."
+        )
+        if config.distribution == "optimal" and config.layer_samples:
+            how += (
+                " They are drawn as before the first epoch, when no rows of the network are known."
+            )
+        reach = (
+            f"A batch node meets {layers[-1].met:.1f} sampled vertices on average, of "
+            f"{layers[-1].neighbours:.1f} that its row of Â has."
+        )
+        table = _layer_table(config, layers)
+        content = [f"{_empty_rows(run)} {reach}", *_empty_rows_figure(run), table, how]
+    return Section("sampling", "Sampling", "How much did each row see of its neighbours?", content)
+
+
+def measure_layers(config: TrainConfig, graph: Graph) -> list[LayerStatistics]:
+    """A few batches drawn by the run's sampler on its training graph, layers from the input up."""
+    trained = training_graph(graph, config)
+    sampler = make_sampler(config, trained.adjacency, trained.csr)
+    rng = torch.Generator().manual_seed(config.seed)
+    candidates = trained.batch_nodes(graph)
+    drawn = []
+    for _ in range(_BATCHES):
+        order = torch.randperm(len(candidates), generator=rng)[: config.batch_size]
+        drawn.append(sampler.sample(candidates[order], rng))
+    degrees = np.diff(trained.adjacency.indptr)
+    return [_statistics(blocks, degrees) for blocks in zip(*drawn, strict=True)]
+
+
+def _statistics(blocks: tuple[Block, ...], degrees: IntArray) -> LayerStatistics:
+    met = torch.cat([vertices_met(block) for block in blocks]).double()
+    rows = torch.cat([block.dst for block in blocks]).numpy()
+    return LayerStatistics(
+        rows=len(rows) / len(blocks),
+        vertices=float(np.mean([len(block.src) for block in blocks])),
+        met=float(met.mean()),
+        neighbours=float(degrees[rows].mean()),
+        empty=float((met == 0).double().mean()),
+    )
+
+
+def vertices_met(block: Block) -> Tensor:
+    """(s,) int64: how many distinct vertices of `src` each row of a block has a weight for."""
+    entries = block.adj.to_sparse()
+    rows, columns = entries.indices()[:, entries.values() != 0]
+    # A vertex may have several entries in a row, one for each time that it was drawn for it.
+    pairs = torch.unique(rows * block.adj.shape[1] + columns)
+    return torch.bincount(pairs // block.adj.shape[1], minlength=len(block.dst))
+
+
+def _empty_rows(run: Run) -> str:
+    if run.config.history:
+        return (
+            "No row counts as empty: with history, a row that meets no sampled vertex keeps its "
+            "estimate of the last refresh."
+        )
+    shares = [record["empty_rows"] for record in run.history]
+    if not any(shares):
+        return "Every batch node met a sampled vertex."
+    over = f" (between {min(shares):.1%} and {max(shares):.1%} over the epochs)"
+    return (
+        f"On average {np.mean(shares):.1%} of the batch nodes met no sampled vertex"
+        f"{over if len(shares) > 1 else ''}, and their convolution was estimated as zero."
+    )
+
+
+def _empty_rows_figure(run: Run) -> list[Figure]:
+    epochs = [record["epoch"] for record in run.history]
+    shares = [100 * record["empty_rows"] for record in run.history]
+    if len(shares) == 1 or not any(shares):
+        return []
+    svg = lines(
+        [Series("empty rows", epochs, shares)],
+        title="Batch nodes that met no sampled vertex",
+        description=f"Between {min(shares):.1f}% and {max(shares):.1f}% over {len(epochs)} epochs.",
+        x_label="epoch",
+        y_label="% of the first batch of the epoch",
+        y_range=(0, max(shares)),
+    )
+    return [Figure(svg, "Share of nodes whose sampled convolution is empty, by epoch.")]
+
+
+def _layer_table(config: TrainConfig, layers: list[LayerStatistics]) -> Table:
+    sizes = config.fanouts if config.neighbor_sampling else config.layer_samples
+    drawn = [f"{size:,}{' a row' if config.neighbor_sampling else ''}" for size in sizes]
+    first = config.layers - len(layers) + 1
+    rows = [
+        (
+            str(number),
+            size,
+            f"{layer.rows:,.1f}",
+            f"{layer.vertices:,.1f}",
+            f"{layer.met:.2f}",
+            f"{layer.neighbours:.2f}",
+            f"{layer.empty:.1%}",
+        )
+        for number, (size, layer) in enumerate(zip(drawn, layers, strict=True), start=first)
+    ]
+    return Table(
+        ("layer", "drawn", "rows", "distinct below", "met by a row", "row of Â", "empty rows"),
+        rows,
+        "Blocks of the sampled layers, from the input up (means)",
+    )
 
 
 def time_split(run: Run) -> Section:
     """Seconds by purpose."""
     seconds = {purpose: run.metrics[f"{purpose}_seconds"] for purpose in _PURPOSES}
     total = math.fsum(seconds.values())
+    shares = {purpose: value / (total or 1) for purpose, value in seconds.items()}
     largest = max(seconds, key=seconds.__getitem__)
     svg = bars(
         list(seconds),
@@ -136,64 +261,86 @@ def time_split(run: Run) -> Section:
         unit=" s",
     )
     rows = [
-        (purpose, f"{seconds[purpose]:.2f}", f"{seconds[purpose] / (total or 1):.1%}", meaning)
+        (purpose, f"{seconds[purpose]:.2f}", f"{shares[purpose]:.1%}", meaning)
         for purpose, meaning in _PURPOSES.items()
     ]
-    return Section(
-        "time",
-        "Time",
-        "Where did the time go?",
-        [
-            f"Of {total:.2f} s, {seconds[largest] / (total or 1):.0%} went into {largest}. A batch "
-            f"took {run.metrics['seconds_per_batch'] * 1000:.3f} ms (sampling and compute, mean of "
-            f"{run.metrics['batches']:,}).",
-            Figure(svg, "Wall-clock seconds over the whole run, all its sessions together."),
-            Table(("purpose", "seconds", "share", "what it is"), rows, "Time by purpose"),
-            f"Measured while training, on {run.metrics['device']}.",
-        ],
-    )
+    content: list[Content] = [
+        f"Of {total:.2f} s, {shares[largest]:.0%} went into {largest}. A batch took "
+        f"{run.metrics['seconds_per_batch'] * 1000:.3f} ms (sampling and compute, mean of "
+        f"{run.metrics['batches']:,}).",
+        Figure(svg, "Wall-clock seconds over the whole run, all its sessions together."),
+        Table(("purpose", "seconds", "share", "what it is"), rows, "Time by purpose"),
+        f"Measured while training, on {run.metrics['device']}.",
+    ]
+    return Section("time", "Time", "Where did the time go?", content)
 
 
 def settings(config: TrainConfig) -> Section:
-    """Those that differ from the defaults first, then all of them."""
-    chosen, defaults = config.to_dict(), TrainConfig().complete().to_dict()
+    """First the settings that differ from the defaults, then all of them."""
+    chosen = {name: _setting(value) for name, value in config.to_dict().items()}
+    standard = TrainConfig().complete().to_dict()
+    defaults = {name: _setting(value) for name, value in standard.items()}
     changed = [
-        (name, _text(value), _text(defaults[name]))
-        for name, value in chosen.items()
-        if value != defaults[name]
+        (name, value, defaults[name]) for name, value in chosen.items() if value != defaults[name]
     ]
-    content: list[Content] = [
-        Table(("setting", "value", "default"), changed, "Settings that differ from the defaults")
-        if changed
-        else "All settings have their default values.",
-        Table(
-            ("setting", "value"),
-            [(name, _text(value)) for name, value in chosen.items()],
-            "All settings",
-        ),
-    ]
+    content: list[Content] = ["All settings have their default values."]
+    if changed:
+        caption = "Settings that differ from the defaults"
+        content = [Table(("setting", "value", "default"), changed, caption)]
+    content.append(Table(("setting", "value"), list(chosen.items()), "All settings"))
     return Section("settings", "Settings", "How was the model trained?", content)
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def how_to_use(run: Run, graph: Graph) -> Section:
     """Lines to paste, with this run's folder and data."""
-    if run.path is None:
-        content: list[Content] = [
-            "This run is in memory only; train with run_dir= to keep it on disk."
-        ]
-    else:
-        folder = shlex.quote(str(run.path))
-        data = _data_argument(run, graph)
+    content: list[Content] = ["This run is in memory only; train with run_dir= to keep it on disk."]
+    if run.path is not None:
+        run_and_data = shlex.quote(str(run.path)) + _data_argument(run, graph)
+        commands = (
+            f"fastgcn evaluate {run_and_data}\n"
+            f"fastgcn predict {run_and_data} --out predictions.csv\n"
+            f"fastgcn embed {run_and_data} --out rows.parquet"
+        )
         content = [
-            Code(_snippet(run, graph), "In Python:"),
-            Code(
-                f"fastgcn evaluate {folder}{data}\n"
-                f"fastgcn predict {folder}{data} --out predictions.csv\n"
-                f"fastgcn embed {folder}{data} --out rows.parquet",
-                "On the command line:",
-            ),
+            Code(_python_lines(run, graph), "In Python:"),
+            Code(commands, "On the command line:"),
         ]
     return Section("use", "Use", "How is the model loaded and applied?", content)
+
+
+def _python_lines(run: Run, graph: Graph) -> str:
+    load = "graph = ...  # the graph that you made in memory"
+    if graph.source is not None:
+        options = dict(graph.source)
+        arguments = [repr(str(options.pop("data")))]
+        arguments += [f"{name}={value!r}" for name, value in options.items()]
+        load = f"graph = fastgcn.load({', '.join(arguments)})"
+    return (
+        "import fastgcn\n\n"
+        f"run = fastgcn.Run.load({str(run.path)!r})\n"
+        f"{load}\n"
+        "probabilities = fastgcn.predict(run, graph, nodes=[0, 1, 2])\n"
+        "rows = fastgcn.embed(run, graph, nodes=[0, 1, 2])"
+    )
+
+
+def _data_argument(run: Run, graph: Graph) -> str:
+    """The data on the command line; empty if the run finds its data itself."""
+    if run.source is not None and dict(run.source) == dict(graph.source or {}):
+        return ""
+    if graph.source is None:
+        return " DATA"
+    text = f" {shlex.quote(str(graph.source['data']))}"
+    for option, flag in (("split", "--split"), ("seed", "--split-seed")):
+        if option in graph.source:
+            text += f" {flag} {shlex.quote(str(graph.source[option]))}"
+    return text
 
 
 def origin(run: Run, graph: Graph, here: str) -> Section:
@@ -210,55 +357,12 @@ def origin(run: Run, graph: Graph, here: str) -> Section:
         ("weights of the network", f"{weights:,}"),
         ("fastgcn", __version__),
     ]
-    note = (
-        "The graph is the one that the run was trained on, bit for bit."
-        if same
-        else "The graph, or its split, is not the one that the run was trained on."
-    )
-    return Section(
-        "data",
-        "Data and version",
-        "What was the model trained on?",
-        [
-            note,
-            Table(("fact", "value"), rows, "The graph of this report"),
-            Code(run.fingerprint, "Fingerprint of the data that the run was trained on:"),
-            *([] if same else [Code(here, "Fingerprint of this data:")]),
-        ],
-    )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _snippet(run: Run, graph: Graph) -> str:
-    if graph.source is None:
-        load = "graph = ...  # the graph that you made in memory"
-    else:
-        options = dict(graph.source)
-        first = repr(str(options.pop("data")))
-        arguments = [first, *(f"{name}={value!r}" for name, value in options.items())]
-        load = f"graph = fastgcn.load({', '.join(arguments)})"
-    return (
-        "import fastgcn\n\n"
-        f"run = fastgcn.Run.load({str(run.path)!r})\n"
-        f"{load}\n"
-        "probabilities = fastgcn.predict(run, graph, nodes=[0, 1, 2])\n"
-        "rows = fastgcn.embed(run, graph, nodes=[0, 1, 2])"
-    )
-
-
-def _data_argument(run: Run, graph: Graph) -> str:
-    """Nothing where the run finds its data itself."""
-    if run.source is not None and dict(run.source) == dict(graph.source or {}):
-        return ""
-    if graph.source is None:
-        return " DATA"
-    text = f" {shlex.quote(str(graph.source['data']))}"
-    for option, flag in (("split", "--split"), ("seed", "--split-seed")):
-        if option in graph.source:
-            text += f" {flag} {shlex.quote(str(graph.source[option]))}"
-    return text
+    is_it = "is the one that the run was trained on, bit for bit"
+    is_not = "or its split, is not the one that the run was trained on"
+    content: list[Content] = [
+        f"The graph {is_it}." if same else f"The graph, {is_not}.",
+        Table(("fact", "value"), rows, "The graph of this report"),
+        Code(run.fingerprint, "Fingerprint of the data that the run was trained on:"),
+        *([] if same else [Code(here, "Fingerprint of this data:")]),
+    ]
+    return Section("data", "Data and version", "What was the model trained on?", content)

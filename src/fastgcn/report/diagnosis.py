@@ -1,12 +1,11 @@
-"""A diagnosis as tables of text, as plain data, and in words."""
+"""A diagnosis as tables, as plain data for JSON, and as a page."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from fastgcn._version import __version__
-from fastgcn.diagnose.diagnosis import Advice, Cost, Diagnosis, Measurement
+from fastgcn.diagnose.diagnosis import Diagnosis, Measurement, choices, name_of
 from fastgcn.diagnose.gauge import Estimate, percent
-from fastgcn.diagnose.session import choices, name_of
 from fastgcn.report.page import Figure, Section, Table, render_page
 from fastgcn.report.plots import Series, lines
 
@@ -25,7 +24,7 @@ def member_table(found: Diagnosis) -> Table:
 
 
 def size_tables(found: Diagnosis) -> list[Table]:
-    """Of a few members each: errors, gradients and times against t."""
+    """One table for each member measured against t: errors, gradients and times."""
     costs = {(name_of(cost.member), cost.t): cost for cost in found.costs}
     rows: dict[str, list[tuple[str, ...]]] = {}
     for m in found.curves:
@@ -47,7 +46,7 @@ SIZES_NOTE = (
 
 
 def how(found: Diagnosis) -> str:
-    """What the figures were taken from, and how sure they are."""
+    """From what the figures were computed, and how certain they are."""
     if found.complete:
         one_layer = len({m.layer for m in found.members}) == 1
         batches = "one batch" if found.batches == 1 else f"{found.batches} batches"
@@ -62,7 +61,7 @@ def how(found: Diagnosis) -> str:
             f"{found.training_nodes:,} training nodes; ± is the 95 % interval."
         )
     if found.without_history:
-        said += " The settings' history is left out: what it gains, only training can tell."
+        said += " The settings' history is left out: its gain is known only after training."
     return said
 
 
@@ -82,9 +81,31 @@ def as_data(found: Diagnosis) -> dict[str, Any]:
         "full_seconds": found.full_seconds,
         "members": [_measured(m) for m in found.members],
         "curves": [_measured(m) for m in found.curves],
-        "costs": [_cost(cost) for cost in found.costs],
-        "advice": [_advice(advice) for advice in found.advice],
+        "costs": [
+            choices(cost.member)
+            | {"t": cost.t, "seconds": cost.seconds}
+            | _with_margin("gradient", cost.gradient)
+            for cost in found.costs
+        ],
+        "advice": [
+            {
+                "target": advice.target,
+                "worth_sampling": advice.worth_sampling,
+                "use": {}
+                if advice.offer is None
+                else choices(advice.offer.member) | {"samples": list(advice.offer.samples)},
+                "seconds": advice.seconds,
+                "sentence": advice.sentence,
+            }
+            for advice in found.advice
+        ],
     }
+
+
+def _measured(m: Measurement) -> dict[str, Any]:
+    errors = _with_margin("closed", m.closed) | _with_margin("drawn", m.drawn)
+    where = {"layer": m.layer, "t": m.t}
+    return choices(m.member) | where | errors | {"empty_rows": m.empty_rows}
 
 
 def _cells(m: Measurement) -> Sequence[str]:
@@ -92,38 +113,10 @@ def _cells(m: Measurement) -> Sequence[str]:
     return closed, percent(m.drawn), f"{100 * m.empty_rows:.1f} %"
 
 
-def _measured(m: Measurement) -> dict[str, Any]:
-    closed = (
-        {} if m.closed is None else {"closed": m.closed.value, "closed_margin": m.closed.margin}
-    )
-    return {
-        **choices(m.member),
-        "layer": m.layer,
-        "t": m.t,
-        **closed,
-        "drawn": m.drawn.value,
-        "drawn_margin": m.drawn.margin,
-        "empty_rows": m.empty_rows,
-    }
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
-    gradient = {}
-    if cost.gradient is not None:
-        gradient = {"gradient": cost.gradient.value, "gradient_margin": cost.gradient.margin}
-    return {**choices(cost.member), "t": cost.t, "seconds": cost.seconds, **gradient}
-
-
-def _advice(advice: Advice) -> dict[str, Any]:
-    offer = advice.offer
-    use = {} if offer is None else {**choices(offer.member), "samples": list(offer.samples)}
-    return {
-        "target": advice.target,
-        "worth_sampling": advice.worth_sampling,
-        "use": use,
-        "seconds": advice.seconds,
-        "sentence": advice.sentence,
-    }
+def _with_margin(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    if estimate is None:
+        return {}
+    return {name: estimate.value, f"{name}_margin": estimate.margin}
 
 
 def diagnosis_page(found: Diagnosis) -> str:
@@ -139,7 +132,7 @@ def diagnosis_page(found: Diagnosis) -> str:
             "sizes",
             "Against the sample size",
             "How fast do errors fall as more is drawn, and what does it cost?",
-            [*_error_figures(found), *_cost_figures(found), SIZES_NOTE, *size_tables(found)],
+            [*_figures(found), SIZES_NOTE, *size_tables(found)],
         ),
         Section(
             "members",
@@ -160,56 +153,56 @@ def diagnosis_page(found: Diagnosis) -> str:
 def _answer_note(found: Diagnosis) -> str:
     return (
         "The error of a sampled convolution is relative to the convolution itself: the root of "
-        "its expected squared error over that of its squares, over the rows of a batch. Sizes "
-        "follow from closed forms, and among members that reach the target the quickest by the "
-        f"clock is named. {how(found)}"
+        "its expected squared error, divided by the sum of its squares, over the rows of a batch. "
+        "Sizes follow from closed forms; among the members that reach the target, the fastest is "
+        f"named. {how(found)}"
     )
 
 
-# Of a line: t, milliseconds a step, an error and its margin, in percent.
+# A point of a line: t, milliseconds a step, an error and its margin in per cent.
 _Point = tuple[int, float, float, float]
 
 
-def _error_figures(found: Diagnosis) -> list[Figure]:
-    """Convolutions, layer by layer from the top, against t and against time."""
+def _figures(found: Diagnosis) -> list[Figure]:
+    """Errors of each layer's convolution, from the top, and of the gradient if it was measured."""
     seconds = {(name_of(cost.member), cost.t): cost.seconds for cost in found.costs}
+    names = list(dict.fromkeys(name_of(m.member) for m in found.curves))
     figures = []
     for layer in sorted({m.layer for m in found.curves}, reverse=True):
-        by_name: dict[str, list[_Point]] = {name: [] for name in _names(found)}
-        for m in found.curves:
-            name = name_of(m.member)
-            if m.layer == layer and m.error.value > 0:
-                by_name[name].append(_point(m.t, seconds[name, m.t], m.error))
+        errors = [(name_of(m.member), m.t, m.error) for m in found.curves if m.layer == layer]
+        points = {name: _points(name, errors, seconds) for name in names}
         what = f"the convolution of layer {layer}"
-        figures += _figures(by_name, what, "compared with whole neighbourhoods")
-    return figures
+        figures += _against_size_and_time(points, what, "compared with whole neighbourhoods")
+    errors = [(name_of(c.member), c.t, c.gradient) for c in found.costs if c.gradient is not None]
+    points = {name: _points(name, errors, seconds) for name in names}
+    measured = {name: line for name, line in points.items() if line}
+    note = "the same batch, many draws, compared with whole neighbourhoods"
+    return figures + (_against_size_and_time(measured, "the gradient", note) if measured else [])
 
 
-def _cost_figures(found: Diagnosis) -> list[Figure]:
-    """Gradients against t and against time; none where they could not be measured."""
-    by_name: dict[str, list[_Point]] = {name: [] for name in _names(found)}
-    for cost in found.costs:
-        if cost.gradient is not None and cost.gradient.value > 0:
-            by_name[name_of(cost.member)].append(_point(cost.t, cost.seconds, cost.gradient))
-    shown = {name: points for name, points in by_name.items() if points}
-    how = "the same batch, many draws, compared with whole neighbourhoods"
-    return _figures(shown, "the gradient", how) if shown else []
+def _points(
+    name: str,
+    errors: Sequence[tuple[str, int, Estimate]],
+    seconds: dict[tuple[str, int], float],
+) -> list[_Point]:
+    """The errors of one member; an error of zero has no place on a logarithmic axis."""
+    return [
+        (t, 1000 * seconds[name, t], 100 * error.value, 100 * (error.margin or 0.0))
+        for of, t, error in errors
+        if of == name and error.value > 0
+    ]
 
 
-def _point(t: int, seconds: float, error: Estimate) -> _Point:
-    return t, 1000 * seconds, 100 * error.value, 100 * (error.margin or 0.0)
-
-
-def _figures(by_name: dict[str, list[_Point]], what: str, how: str) -> list[Figure]:
-    """The errors of something against sample size, and against the time of a step."""
+def _against_size_and_time(points: dict[str, list[_Point]], what: str, note: str) -> list[Figure]:
+    """Two pictures of the same errors: against the sample size and against the time of a step."""
     axes = ((0, "t, vertices drawn", "sample size"), (1, "ms a step", "the time of a step"))
     figures = []
     for axis, x_label, against in axes:
         series = []
-        for name, points in by_name.items():
-            line = sorted(points, key=lambda point: point[axis])
-            errors, spread = [point[2] for point in line], [point[3] for point in line]
-            series.append(Series(name, [point[axis] for point in line], errors, spread))
+        for name, line in points.items():
+            ordered = sorted(line, key=lambda point: point[axis])
+            x, errors, margins = ([point[k] for point in ordered] for k in (axis, 2, 3))
+            series.append(Series(name, x, errors, margins))
         svg = lines(
             series,
             title=f"Error of {what}" + (" for its time" if axis else ""),
@@ -219,9 +212,5 @@ def _figures(by_name: dict[str, list[_Point]], what: str, how: str) -> list[Figu
             x_log=True,
             y_log=True,
         )
-        figures.append(Figure(svg, f"Relative error of {what} against {against}: {how}."))
+        figures.append(Figure(svg, f"Relative error of {what} against {against}: {note}."))
     return figures
-
-
-def _names(found: Diagnosis) -> list[str]:
-    return list(dict.fromkeys(name_of(m.member) for m in found.curves))
