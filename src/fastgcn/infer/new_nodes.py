@@ -1,7 +1,7 @@
-"""Nodes that did not exist at training time: joined to a graph by their edges, and predicted.
+"""Predictions for nodes that did not exist at training time, from their features and edges.
 
-Nothing of the graph is copied or normalised anew: the rows of the enlarged Â are made for the
-new nodes' neighbourhood alone, with the degrees that old nodes have after gaining edges.
+The graph is not copied and not normalised again. Rows of the enlarged Â are made only for the new
+nodes' neighbourhood, with the degrees that old nodes have once the new edges are added.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def predict_new(
 
 
 def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) -> NewNodes:
-    """k new nodes n..n+k-1 with their edges, cleaned as every edge list is."""
+    """k new nodes n..n+k-1 with their edges, which are cleaned as any edge list is."""
     n = graph.n_nodes
     source, target, values = checks.edge_arrays(source, target, weights, n + k)
     if values is not None and graph.weights is None:
@@ -95,7 +95,7 @@ def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) ->
 
 
 def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:
-    """Own ids of edge ends as node numbers, matched as they are written: old ones, then new."""
+    """Node numbers of edge ends that are given by own id, compared as text."""
     written = dict.fromkeys(str(end) for end in ends)
     places = old_positions(graph, written)
     places |= {str(own): graph.n_nodes + i for i, own in enumerate(new_ids)}

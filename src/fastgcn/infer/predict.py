@@ -41,7 +41,7 @@ T = TypeVar("T")
 # Nodes whose blocks are sampled together; bounds the temporaries.
 _SAMPLED_AT_ONCE = 1_024
 
-# Rows that are handed out together, where a result is taken piece by piece.
+# Rows in one part of a result.
 _ROWS_A_PART = 1 << 17
 
 
@@ -226,7 +226,7 @@ def _checked_nodes(
     return ids
 
 
-# Nodes of a graph for each one asked for, above which not all of them go through a GPU.
+# If fewer than one node in so many is asked for, the GPU does not compute all of them.
 _FEW = 16
 
 
@@ -332,7 +332,7 @@ def _sampled_forward(
     samples: int | Sequence[int],
     seed: int,
 ) -> Tensor:
-    """Logits with every convolution sampled as in training, the first one too."""
+    """Logits with every convolution sampled as in training, also the first one."""
     model = model_of(run_or_model)
     config = TrainConfig() if isinstance(run_or_model, GCN) else run_or_model.config
     sizes = checks.integers(np.atleast_1d(samples), "samples").tolist()
@@ -370,7 +370,7 @@ def _node_set(graph: "Graph | Shard", nodes: Any) -> IntArray:
 def check_features(run_or_model: "Run | GCN", graph: Graph) -> None:
     """The graph's features are those the network was trained on, and in their order.
 
-    Columns that changed places would give other probabilities without a word.
+    If columns had changed places, the probabilities would be wrong without any sign of it.
     """
     names = None if isinstance(run_or_model, GCN) else run_or_model.feature_names
     checks.same_names("feature", names, graph.feature_names, graph.name)

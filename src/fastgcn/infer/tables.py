@@ -1,4 +1,4 @@
-"""Predictions and embeddings as files: Parquet, CSV or npy, written beside and renamed."""
+"""Predictions and embeddings as files: Parquet, CSV or npy, complete or not there at all."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -39,7 +39,7 @@ def embedding_columns(ids: list[Any], rows: FloatArray) -> dict[str, Any]:
 
 
 def write_table(path: Path, parts: Iterable[dict[str, Any]]) -> None:
-    """Columns to a .parquet or .csv file, from parts of one kind that follow each other."""
+    """Write parts of a table, one after the other, to a .parquet or .csv file."""
     import pyarrow
     import pyarrow.csv
     import pyarrow.parquet
@@ -61,7 +61,7 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]]) -> None:
 
 
 def write_array(path: Path, n: int, parts: Iterable[FloatArray]) -> None:
-    """An array of n rows to a .npy file, from parts that follow each other."""
+    """Write parts of an array of n rows, one after the other, to a .npy file."""
 
     def save(temporary: Path) -> None:
         with temporary.open("wb") as file:
