@@ -162,7 +162,7 @@ def pick_entries(
 
 @njit(cache=True, nogil=True)
 def has_repeats(nodes: IntArray, place: IntArray) -> bool:
-    """Whether a node comes twice."""
+    """True if a node occurs twice."""
     repeats = False
     for i in range(len(nodes)):
         repeats |= place[nodes[i]] >= 0
@@ -227,9 +227,9 @@ def pick_by_sums(
 # indices and values, and `room` for their blocks, which they return. One function for all three
 # would take three times as long to compile.
 
-# The CSR arrays of several blocks, columns and values one behind the other and row offsets
-# (b, s+1) counting from each block's first entry; their sources likewise; and (2, b+1) where the
-# entries and the sources of each block begin.
+# The CSR arrays of several blocks: row offsets (b, s+1), counted from each block's first entry,
+# then columns and values of all blocks, concatenated; the sources of all blocks, concatenated; and
+# (2, b+1) where the entries and the sources of each block begin.
 Blocks = tuple[IntArray, IntArray, FloatArray, IntArray, IntArray]
 
 

@@ -116,7 +116,7 @@ def inclusion_probabilities(q: FloatArray, t: int) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def sized(value: float, power: float) -> float:
-    """|value|^power, and 0 of 0 whatever the power: what is not there is not drawn."""
+    """|value|^power; 0 for a value of 0 even if power is 0, so that it is never drawn."""
     size = abs(np.float64(value))
     if size == 0:
         return 0.0

@@ -204,7 +204,7 @@ def gather_rows(
     """out (k, u) int16 = the rows `ids` of an open file of such rows, read in the file's order.
 
     `slots` (n,) says which row of `hot` is the same, -1 that none is; of length 0: none at all.
-    Returns whether every row could be read.
+    Returns True if every row could be read.
     """
     order = np.argsort(ids)
     bounds = [0, len(ids)]
@@ -234,7 +234,7 @@ def _gather(
     hot: AnyArray,
     out: AnyArray,
 ) -> bool:
-    """Whether every row could be read."""
+    """True if every row could be read."""
     row_bytes, begin = 2 * out.shape[1], out.ctypes.data
     for i in range(start, stop):
         place = order[i]
