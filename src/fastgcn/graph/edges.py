@@ -202,6 +202,8 @@ def count_inside(csr: CSR, nodes: IntArray, position: IntArray) -> tuple[IntArra
     if len(counts) and counts.min() < 0:
         raise damaged(csr.indices, f"it names a column outside of 0..{len(position) - 1:,}")
     forget(csr.indices)
+    if csr.weights is not None:
+        forget(csr.weights)
     return counts, sums
 
 
@@ -217,7 +219,12 @@ def _sums(csr: CSR, nodes: IntArray) -> FloatArray:
     from fastgcn.kernels.rows import count_rows  # loads numba
 
     check_rows(csr.indptr, csr.indices, nodes)
-    return count_rows(csr.indptr, csr.indices, csr.weights, nodes)[1]
+    sums = np.empty(len(nodes))
+    for start, stop in row_chunks(csr.indptr[nodes + 1] - csr.indptr[nodes]):
+        some = nodes[start:stop]
+        sums[start:stop] = count_rows(csr.indptr, csr.indices, csr.weights, some)[1]
+        forget(csr.weights)
+    return sums
 
 
 def chunks_with_progress(counts: IntArray, what: str) -> Iterator[tuple[int, int]]:
