@@ -1,4 +1,4 @@
-"""Sharing a loop among threads: compiled loops let go of Python's lock, so plain threads do."""
+"""Run a loop on several Python threads; compiled loops release Python's lock."""
 
 import os
 from collections.abc import Callable, Sequence
