@@ -25,8 +25,7 @@ from fastgcn.graph.graph import Graph
 from fastgcn.kernels.blocks import Blocks, Csr, Law, sample_by_vertices
 from fastgcn.kernels.draws import draw_folded
 from fastgcn.machine import thread_count
-from fastgcn.sampling import FullSampler, LayerSampler, Sampler
-from fastgcn.sampling.choose import make_sampler
+from fastgcn.sampling import FullSampler, LayerSampler, Sampler, make_sampler
 from fastgcn.sampling.history import HistorySampler
 from fastgcn.sampling.layer import ByPoints, Source
 
