@@ -236,7 +236,7 @@ class Sizes(NamedTuple):
     all_entries: int
     inputs: int
     scored: int
-    judged_entries: int
+    scored_entries: int
 
     @classmethod
     def of(
