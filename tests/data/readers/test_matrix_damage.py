@@ -140,7 +140,7 @@ def test_bad_benchmark_files(tmp_path: Path, changes: dict[str, Any], message: s
         ("role.json", "[]", "must hold an object, got list"),
         ("role.json", '{"tr": [8], "va": [], "te": []}', "split.train must lie in 0..7"),
         ("class_map.json", '{"0": [0, 2]}', "must be 0 or 1"),
-        ("class_map.json", '{"8": 1}', "labels '8', which is none of the 8 nodes"),
+        ("class_map.json", '{"8": 1}', "labels '8', which is not one of the 8 nodes"),
         ("feats.npy", "text", r"feats.npy cannot be read as a \.npy file"),
         ("feats.npy", "", r"feats.npy cannot be read as a \.npy file"),
     ],
@@ -181,7 +181,7 @@ def test_offsets_are_checked_without_arithmetic_that_wraps(
     write, read = READS[kind]
     write(tmp_path, toy())
     resave(tmp_path, file, **with_offsets(dict(np.load(tmp_path / file)))[case])
-    with pytest.raises(FormatError, match="holds a sparse matrix that is not whole"):
+    with pytest.raises(FormatError, match="holds a damaged sparse matrix"):
         read(tmp_path)
 
 
@@ -193,5 +193,5 @@ def test_offsets_of_the_benchmark_format_are_checked_too(
     file = write_benchmark(tmp_path, toy())
     arrays = dict(np.load(file, allow_pickle=True).items())
     write_benchmark(tmp_path, toy(), **with_offsets(arrays, prefix)[case])
-    with pytest.raises(FormatError, match="holds a sparse matrix that is not whole"):
+    with pytest.raises(FormatError, match="holds a damaged sparse matrix"):
         GNN_BENCHMARK.read(file)
