@@ -263,7 +263,7 @@ class Costs:
         written = (results.get(self._times().key) or {})["written"]
         return {"data": self.data, "t": self.t, "written": written, "members": members}
 
-    def show(self, results: Results) -> list[Content]:
+    def show(self, results: Results) -> list[Content | None]:
         found = self.summary(results)
         return [] if found is None else [cost_table(found), finding(found), figure(found)]
 
@@ -411,7 +411,7 @@ def _best(costs: Record, which: str) -> str:
     return f"the smallest error is that of {best}: {short(known[best])} times below its own"
 
 
-def figure(costs: Record) -> Figure:
+def figure(costs: Record) -> Figure | None:
     """Error against time for some of the members, over the sizes tried."""
     shown = {member.name for member in MEMBERS if member.drawn}
     series = []

@@ -24,15 +24,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.pages import DASH, Experiment, mean_sd, short
+from benchmarks.pages import DASH, Experiment, from_records, mean_sd, short
 from benchmarks.processes import fresh
-from benchmarks.results import Measurement, Record, Results
+from benchmarks.results import Measurement, Record
 from fastgcn.data.generate_config import GenerateConfig
 from fastgcn.memory import memory_bytes
 from fastgcn.report.page import Table
@@ -189,32 +188,29 @@ UNLIMITED = ("fits", "fits-steps", "tables")
 
 def experiments(folder: Path, limit: str) -> list[Experiment]:
     """A row a step, and the scores of each precision."""
-    return [_step(name, folder, limit) for name in STEPS] + [
-        Experiment(name="dtype", title="Half precision", plan=plan_dtypes, show=show_dtypes)
-    ]
+    cases = [(d, s) for d in ("pubmed", "reddit-sim") for s in range(3)]
+    scores = {f"{d}, {s}, {dtype}": _dtype(d, dtype, s) for d, s in cases for dtype in _DTYPES}
+    steps = [_step(name, folder, limit) for name in STEPS]
+    return [*steps, from_records("dtype", "Half precision", scores, show_dtypes)]
 
 
 def _step(name: str, folder: Path, limit: str) -> Experiment:
-    key = {"figure": "out of core", "step": name, "limit": limit, "nodes": LARGE.nodes}
-
     def measure() -> Record:
         folder.mkdir(parents=True, exist_ok=True)
         free = name in UNLIMITED
         memory = "auto" if free else limit
         return fresh(STEPS[name], folder, memory, limit=None if free else memory_bytes(limit))
 
-    def show(results: Results) -> list[Table]:
-        found = results.get(key)
-        if found is None:
-            return []
-        peak, anonymous = found.get("peak"), found.get("anonymous")
+    def show(records: dict[str, Record]) -> list[Table]:
+        found = records[name]
         cells = [short(found.get("seconds")), short(found.get("ms_a_step"))]
-        cells += [DASH if n is None else f"{n / 1e9:.1f}" for n in (peak, anonymous)]
+        peaks = [found.get("peak"), found.get("anonymous")]
+        cells += [DASH if n is None else f"{n / 1e9:.1f}" for n in peaks]
         head = ("step", "s", "ms a step", "peak, GB", "without files, GB")
         return [Table(head, [(name, *cells)], f"{name}, held to {limit}")]
 
-    plan = [Measurement(f"Out of core: {name}", key, measure)]
-    return Experiment(name=name, title=name, plan=lambda _: plan, show=show)
+    key = {"figure": "out of core", "step": name, "limit": limit, "nodes": LARGE.nodes}
+    return from_records(name, name, {name: Measurement(f"Out of core: {name}", key, measure)}, show)
 
 
 def _dtype(data: str, dtype: str, seed: int) -> Measurement:
@@ -232,15 +228,17 @@ def _dtype(data: str, dtype: str, seed: int) -> Measurement:
     return Measurement(f"{data}: {dtype}, seed {seed}", key, measure)
 
 
-def plan_dtypes(_: Results) -> Iterator[Measurement]:
-    for data, seed, dtype in product(("pubmed", "reddit-sim"), range(3), _DTYPES):
-        yield _dtype(data, dtype, seed)
+def show_dtypes(found: dict[str, Record]) -> list[Table]:
+    def scores(data: str, dtype: str) -> list[float]:
+        ends = f"{data}, ", f", {dtype}"
+        return [
+            run["test_micro_f1"]
+            for name, run in found.items()
+            if name.startswith(ends[0]) and name.endswith(ends[1])
+        ]
 
-
-def show_dtypes(results: Results) -> list[Table]:
-    rows = []
-    for data in ("pubmed", "reddit-sim"):
-        found = {d: results.series([_dtype(data, d, s).key] for s in range(3)) for d in _DTYPES}
-        scores = (mean_sd([run["test_micro_f1"] for run in each], 4) for each in found.values())
-        rows.append((data, *scores))
+    rows = [
+        (data, *(mean_sd(scores(data, dtype), 4) for dtype in _DTYPES))
+        for data in ("pubmed", "reddit-sim")
+    ]
     return [Table(("", *_DTYPES), rows, "Test micro-F1, mean ± sd over seeds")]

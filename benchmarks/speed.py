@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks import plain_fastgcn
 from benchmarks.network import time_configs
-from benchmarks.pages import Claim, Experiment, claims_table, mean_sd, short
+from benchmarks.pages import Claim, Experiment, claims_table, from_records, mean_sd, short
 from benchmarks.processes import fresh
-from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record, Results
+from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record
 from benchmarks.timing import medians, on_threads, repeated, seconds_in_turns, wall_clock
 from fastgcn.backends.data import training_graph
 from fastgcn.data.load import load
@@ -127,24 +127,19 @@ def gpu_experiments(effort: Effort) -> list[Experiment]:
 def _experiment(
     name: str, question: Question, stand_ins: bool, code: tuple[str, ...]
 ) -> Experiment:
-    def plan(_: Results) -> Iterator[Measurement]:
-        for part, (measure, settings) in question.parts.items():
-            key = {"experiment": "speed", "figure": name, "part": part, **settings}
-            how, optional = partial(measure, **settings), part in question.optional
-            yield Measurement(f"{question.title}: {part}", key, how, code, optional=optional)
+    measurements = {}
+    for part, (measure, settings) in question.parts.items():
+        key = {"experiment": "speed", "figure": name, "part": part, **settings}
+        how, optional = partial(measure, **settings), part in question.optional
+        label = f"{question.title}: {part}"
+        measurements[part] = Measurement(label, key, how, code, optional=optional)
 
-    def show(results: Results) -> list[Content]:
-        records = {}
-        for part, measurement in zip(question.parts, plan(results), strict=True):
-            if (found := results.get(measurement.key)) is not None:
-                records[part] = found
-            elif not measurement.optional:
-                return []
+    def show(records: Records) -> list[Content | None]:
         claims, table = question.show(records)
-        note = [STAND_INS] if stand_ins else []
-        return [*note, *([claims_table(claims, question.title)] if claims else []), table]
+        bounds = claims_table(claims, question.title) if claims else None
+        return [STAND_INS if stand_ins else None, bounds, table]
 
-    return Experiment(name=name, title=question.title, plan=plan, show=show)
+    return from_records(name, question.title, measurements, show)
 
 
 def check_cuda() -> None:

@@ -216,7 +216,9 @@ def _trace_here(out: Path) -> None:
             if done.code not in (0, None):
                 raise
     tracer.stop()
-    out.write_text(json.dumps({part: sorted(files) for part, files in tracer.files.items()}), encoding="utf-8")
+    out.write_text(
+        json.dumps({part: sorted(files) for part, files in tracer.files.items()}), encoding="utf-8"
+    )
 
 
 def trace_training() -> dict[str, list[str]]:
