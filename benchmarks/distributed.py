@@ -84,9 +84,8 @@ def experiments(data: str, steps: int, rounds: int) -> list[Experiment]:
         return [Table(head, rows, f"Steps of one and of two ranks on {data}")]
 
     def show_memory(found: dict[str, Record]) -> list[Table]:
-        rows = [
-            (k, ", ".join(f"{n / 1e6:,.0f}" for n in each["peaks"])) for k, each in found.items()
-        ]
+        peaks = {k: [f"{n / 1e6:,.0f}" for n in each["peaks"]] for k, each in found.items()}
+        rows = [(k, ", ".join(each)) for k, each in peaks.items()]
         return [Table(("ranks", "MB of each"), rows, f"Memory on {data}")]
 
     return [

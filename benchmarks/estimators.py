@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import OWN_SPLIT, Case, graph
 from benchmarks.network import AsWritten, GradientErrors, TrainedNetwork, time_steps
-from benchmarks.pages import DASH, Experiment, line_figure, mean_sd, short
+from benchmarks.pages import DASH, Experiment, from_records, line_figure, mean_sd, short
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.config import TrainConfig
 from fastgcn.data.registry import PLANETOID
@@ -119,25 +118,27 @@ QUICK = Effort(
 )  # fmt: skip
 
 
-def equal_time_samples(sizes: Sequence[int], seconds: Sequence[float], limit: float) -> int | None:
-    """The largest t whose step takes at most `limit`, by the times of some sizes, ascending.
+Seconds = Mapping[int, float]  # a step, by sample size, ascending
+Sizes = Mapping[str, int | None]  # the largest within a time; None: even the smallest takes longer
+
+
+def equal_time_samples(seconds: Seconds, limit: float) -> int | None:
+    """The largest t whose step takes at most `limit`, by the times of some sizes.
 
     Between two sizes time is taken to be linear in t; beyond the largest nothing is claimed.
-    None: even the smallest size takes longer.
 
-    >>> equal_time_samples([100, 400, 1600], [1.0, 1.5, 4.0], limit=2.0)
+    >>> equal_time_samples({100: 1.0, 400: 1.5, 1600: 4.0}, limit=2.0)
     640
-    >>> equal_time_samples([100, 400], [1.0, 1.5], limit=0.5) is None
+    >>> equal_time_samples({100: 1.0, 400: 1.5}, limit=0.5) is None
     True
     """
-    within = [i for i, each in enumerate(seconds) if each <= limit]
-    if not within:
-        return None
-    last = within[-1]
-    if last == len(sizes) - 1:
-        return sizes[last]
-    share = (limit - seconds[last]) / (seconds[last + 1] - seconds[last])
-    return sizes[last] + int(share * (sizes[last + 1] - sizes[last]))
+    within = [t for t, each in seconds.items() if each <= limit]
+    beyond = [t for t in seconds if within and t > within[-1]]
+    if not beyond:
+        return within[-1] if within else None
+    last, following = within[-1], beyond[0]
+    share = (limit - seconds[last]) / (seconds[following] - seconds[last])
+    return last + int(share * (following - last))
 
 
 class Costs:
@@ -166,7 +167,7 @@ class Costs:
         yield self._times()
         if (found := self._found(results)) is not None:
             for member in MEMBERS:
-                for t in found[member.name].sizes:
+                for t in all_sizes(*found[member.name]):
                     yield self._error(member.config(self.base, t))
 
     def _times(self) -> Measurement:
@@ -204,23 +205,18 @@ class Costs:
         return {"members": times, "written": {"seconds": seconds, "rows": sum(rows) / len(rows)}}
 
     def _error(self, config: TrainConfig) -> Measurement:
-        effort = self.effort
-        key = self.about | {
-            "experiment": "gradient-error",
-            "config": config.to_dict(),
-            "batches": effort.batches,
-            "draws": effort.draws,
-        }
-        label = f"{self.data}: gradients, t = {config.samples}"
+        batches, draws = self.effort.batches, self.effort.draws
+        key: Record = self.about | {"experiment": "gradient-error", "config": config.to_dict()}
+        key |= {"batches": batches, "draws": draws}
 
         def measure() -> Record:
             with thread_count(0):
-                return self.gradients.measure(config, draws=effort.draws)
+                return self.gradients.measure(config, draws=draws)
 
-        return Measurement(label, key, measure)
+        return Measurement(f"{self.data}: gradients, t = {config.samples}", key, measure)
 
-    def _found(self, results: Results) -> dict[str, "Times"] | None:
-        """The times of each member and the largest sizes within Algorithm 2's."""
+    def _found(self, results: Results) -> dict[str, tuple[Seconds, Sizes]] | None:
+        """The times of each member, and the largest sizes within Algorithm 2's times."""
         found = results.get(self._times().key)
         if found is None:
             return None
@@ -229,18 +225,15 @@ class Costs:
             for name, by_size in found["members"].items()
         }
         limits = {"equal": times[BASELINE][self.t], "written": found["written"]["seconds"]}
-
-        def largest(seconds: dict[int, float], limit: float) -> int | None:
-            return equal_time_samples(
-                list(seconds), list(seconds.values()), limit * (1 + TOLERANCE)
-            )
-
         within = {
-            name: {what: largest(seconds, limit) for what, limit in limits.items()}
+            name: {
+                what: equal_time_samples(seconds, limit * (1 + TOLERANCE))
+                for what, limit in limits.items()
+            }
             for name, seconds in times.items()
         }
         within[BASELINE]["equal"] = self.t
-        return {name: Times(times[name], within[name]) for name in times}
+        return {name: (times[name], within[name]) for name in times}
 
     def summary(self, results: Results) -> Record | None:
         """All figures, members in their order; None as long as some are missing."""
@@ -249,17 +242,18 @@ class Costs:
             return None
         members = []
         for member in MEMBERS:
-            times, errors = found[member.name], {}
-            for t in times.sizes:
-                error = results.get(self._error(member.config(self.base, t)).key)
-                if error is None:
-                    return None
-                errors[t] = error
-            there = {what: None if t is None else {"t": t, **errors[t]}
-                     for what, t in times.within.items()}  # fmt: skip
-            curve = [{"t": t, "seconds": s, **errors[t]} for t, s in times.seconds.items()]
-            own = {"member": member.name, "seconds": times.seconds[self.t], "curve": curve}
-            members.append(own | errors[self.t] | there)
+            seconds, within = found[member.name]
+            errors = {
+                t: results.get(self._error(member.config(self.base, t)).key)
+                for t in all_sizes(seconds, within)
+            }
+            if None in errors.values():
+                return None
+            at: dict[int, Record] = {t: {"t": t, **(error or {})} for t, error in errors.items()}
+            curve = [{"seconds": s, **at[t]} for t, s in seconds.items()]
+            own: Record = {"member": member.name, "seconds": seconds[self.t], "curve": curve}
+            there = {what: None if t is None else at[t] for what, t in within.items()}
+            members.append(at[self.t] | own | there)
         written = (results.get(self._times().key) or {})["written"]
         return {"data": self.data, "t": self.t, "written": written, "members": members}
 
@@ -268,16 +262,9 @@ class Costs:
         return [] if found is None else [cost_table(found), finding(found), figure(found)]
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds a step of a member by sample size, and the largest sizes at equal time."""
-
-    seconds: dict[int, float]
-    within: dict[str, int | None]
-
-    @property
-    def sizes(self) -> list[int]:
-        return sorted({*self.seconds, *(t for t in self.within.values() if t is not None)})
+def all_sizes(seconds: Seconds, within: Sizes) -> list[int]:
+    """Sample sizes that were timed, and those at equal time."""
+    return sorted({*seconds, *(t for t in within.values() if t is not None)})
 
 
 def split_of(data: str) -> str | None:
@@ -299,25 +286,18 @@ def experiments(effort: Effort, data: Sequence[str] = DATA) -> list[Experiment]:
 
     rows = [(member.name, member.in_words() or "those of the paper") for member in MEMBERS]
     members = Table(("estimator", "settings"), rows, "The estimators")
+
+    def show(results: Results) -> list[Table]:
+        return [accuracy_table(cases, results)]
+
+    of_costs = [
+        Experiment(name=c.data, title=f"Error and time on {c.data}", plan=c.plan, show=c.show)
+        for c in compared
+    ]
     return [
-        Experiment(
-            name="members", title="The estimators", plan=lambda _: (), show=lambda _: [members]
-        ),
-        *(
-            Experiment(
-                name=Path(each.data).name,
-                title=f"Error and time on {each.data}",
-                plan=each.plan,
-                show=each.show,
-            )
-            for each in compared
-        ),
-        Experiment(
-            name="accuracy",
-            title="Accuracy",
-            plan=plan,
-            show=lambda results: [accuracy_table(cases, results)],
-        ),
+        from_records("members", "The estimators", {}, lambda _: [members]),
+        *of_costs,
+        Experiment(name="accuracy", title="Accuracy", plan=plan, show=show),
     ]
 
 

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,8 +189,8 @@ UNLIMITED = ("fits", "fits-steps", "tables")
 
 def experiments(folder: Path, limit: str) -> list[Experiment]:
     """A row a step, and the scores of each precision."""
-    cases = [(d, s) for d in ("pubmed", "reddit-sim") for s in range(3)]
-    scores = {f"{d}, {s}, {dtype}": _dtype(d, dtype, s) for d, s in cases for dtype in _DTYPES}
+    every = product(("pubmed", "reddit-sim"), _DTYPES, range(3))
+    scores = {f"{data}, {dtype}, {s}": _dtype(data, dtype, s) for data, dtype, s in every}
     steps = [_step(name, folder, limit) for name in STEPS]
     return [*steps, from_records("dtype", "Half precision", scores, show_dtypes)]
 
@@ -229,16 +230,9 @@ def _dtype(data: str, dtype: str, seed: int) -> Measurement:
 
 
 def show_dtypes(found: dict[str, Record]) -> list[Table]:
-    def scores(data: str, dtype: str) -> list[float]:
-        ends = f"{data}, ", f", {dtype}"
-        return [
-            run["test_micro_f1"]
-            for name, run in found.items()
-            if name.startswith(ends[0]) and name.endswith(ends[1])
-        ]
-
-    rows = [
-        (data, *(mean_sd(scores(data, dtype), 4) for dtype in _DTYPES))
-        for data in ("pubmed", "reddit-sim")
-    ]
+    rows = []
+    for data in ("pubmed", "reddit-sim"):
+        names = ([f"{data}, {dtype}, {seed}" for seed in range(3)] for dtype in _DTYPES)
+        scores = ([found[name]["test_micro_f1"] for name in seeds] for seeds in names)
+        rows.append((data, *(mean_sd(each, 4) for each in scores)))
     return [Table(("", *_DTYPES), rows, "Test micro-F1, mean ± sd over seeds")]

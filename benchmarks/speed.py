@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import plain_fastgcn
-from benchmarks.network import time_configs
 from benchmarks.pages import Claim, Experiment, claims_table, from_records, mean_sd, short
 from benchmarks.processes import fresh
 from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record
@@ -25,7 +24,7 @@ from fastgcn.errors import InputError
 from fastgcn.infer.predict import predict
 from fastgcn.report.page import Content, Table
 from fastgcn.train.loop import fit
-from fastgcn.train.presets import best_preset, graphsage, paper_preset
+from fastgcn.train.presets import best_preset, paper_preset
 
 Records = dict[str, Record]
 Shown = tuple[list[Claim], Table]
@@ -40,8 +39,8 @@ class Effort:
         large: the data set of Reddit's size.
         huge: one of millions of nodes, for a GPU.
         small: data sets of the paper that networks are trained on to the end.
-        rounds, chunk_seconds: turns that a short time is the median of, and their length.
-        repeats: trainings and fresh processes that a longer time is the median of.
+        repeats: trainings that a time is the median of.
+        processes: fresh processes that a start is the median of.
         epochs: of whole trainings, at most so many; None: the preset's.
         stand_ins: whether the data are so small that times mean nothing.
     """
@@ -49,17 +48,16 @@ class Effort:
     large: str = "reddit-sim"
     huge: str = "products-sim"
     small: tuple[str, ...] = ("cora", "pubmed")
-    rounds: int = 9
-    chunk_seconds: float = 0.3
     repeats: int = 3
+    processes: int = 5
     epochs: int | None = None
     stand_ins: bool = False
 
 
 FULL = Effort()  # about a quarter of an hour on two cores
 QUICK = Effort(
-    large="digits", huge="digits", small=("digits",), rounds=2, chunk_seconds=0.002, repeats=1,
-    epochs=2, stand_ins=True,
+    large="digits", huge="digits", small=("digits",), repeats=1, processes=1, epochs=2,
+    stand_ins=True,
 )  # fmt: skip
 
 
@@ -75,20 +73,13 @@ class Question:
 
 def cpu_experiments(effort: Effort) -> list[Experiment]:
     """All figures of speed on the CPU."""
-    turns = {"rounds": effort.rounds, "chunk_seconds": effort.chunk_seconds}
-    peers = dict.fromkeys((effort.large, *effort.small[1:]))
     trained = {"rounds": effort.repeats, "epochs": effort.epochs}
     # The large graph is level after a few epochs; all of them would take the CPU an hour.
     epochs = dict.fromkeys(effort.small, effort.epochs) | {effort.large: effort.epochs or 5}
-    processes = {"processes": 5 if effort == FULL else 1}
+    processes = {"processes": effort.processes}
     first = dict.fromkeys(("digits", effort.small[0]))
     questions = {
         "costs": Question("Training and predicting", cost_parts(epochs, "cpu", 1), show_costs),
-        "graphsage": Question(
-            "A step against GraphSAGE",
-            {d: (measure_rivals, {"data": d, **turns}) for d in peers},
-            show_rivals,
-        ),
         "trainings": Question(
             "Whole trainings",
             {d: (measure_training, {"data": d, **trained}) for d in effort.small},
@@ -257,31 +248,6 @@ def _asked(part: str, found: Record) -> list[Claim]:
         Claim(what=f"{part}: to the best score", value=found["to_best"], at_most=1.5, unit=" s"),
         Claim(what=f"{part}: within 0.5 points", value=found["to_near"], at_most=0.7, unit=" s"),
     ]
-
-
-# A step of FastGCN against one of GraphSAGE-GCN with S = 25, 10 at equal sizes.
-
-ASKED = {"reddit-sim": 100.0, "pubmed": 20.0}
-OURS, THEIRS = "FastGCN", "GraphSAGE-GCN"
-
-
-def measure_rivals(*, data: str, rounds: int, chunk_seconds: float) -> Record:
-    """Seconds a step of both in turns, with the batch and hidden size of the paper's preset."""
-    config = paper_preset(data)
-    configs = {OURS: config, THEIRS: graphsage("gcn", config).replace(hidden=config.hidden)}
-    found = time_configs(load(data), configs, rounds=rounds, chunk_seconds=chunk_seconds)
-    return {"in_turns": {name: each["seconds_per_batch"] for name, each in found.items()}}
-
-
-def show_rivals(records: Records) -> Shown:
-    claims, rows = [], []
-    for data, found in records.items():
-        ours, theirs = (found["in_turns"][name] for name in (OURS, THEIRS))
-        what = f"{data}: {THEIRS} / {OURS}"
-        claims.append(Claim(what=what, value=theirs / ours, at_least=ASKED.get(data)))
-        rows.append((data, short(1e3 * ours), short(1e3 * theirs), short(theirs / ours)))
-    head = ("", f"{OURS}, ms a step", f"{THEIRS}, ms a step", "times")
-    return claims, Table(head, rows, "Steps at equal batch and hidden size")
 
 
 # Whole trainings against a plain scipy and PyTorch program of the same algorithm.
