@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from fastgcn.errors import FastGCNError
     from fastgcn.estimator import FastGCNClassifier
     from fastgcn.features.propagate import propagate
-    from fastgcn.graph.adjacency import Adjacency, normalize, subgraph
+    from fastgcn.graph.adjacency import Adjacency, normalize
     from fastgcn.graph.csr import Cleaning
+    from fastgcn.graph.edges import subgraph
     from fastgcn.graph.graph import Graph, Split
     from fastgcn.infer.new_nodes import predict_new
     from fastgcn.infer.predict import embed, evaluate, predict
@@ -54,7 +55,7 @@ _HOME = {
     "Split": "fastgcn.graph.graph",
     "Cleaning": "fastgcn.graph.csr",
     "normalize": "fastgcn.graph.adjacency",
-    "subgraph": "fastgcn.graph.adjacency",
+    "subgraph": "fastgcn.graph.edges",
     "Adjacency": "fastgcn.graph.adjacency",
     "propagate": "fastgcn.features.propagate",
     "Block": "fastgcn.sampling",

@@ -1,4 +1,4 @@
-"""Files are replaced whole: a reader, or a kill, meets the old one or the new one."""
+"""Write files atomically: a reader, or a kill, finds the old file or the new one."""
 
 import json
 import math
@@ -18,7 +18,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make the file beside its place, then rename it into it."""
+    """Let `write` make a file beside `path`, then rename it to `path`."""
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} into")
     if path.is_dir():
@@ -43,7 +43,7 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same value, None standing for each number that is not finite."""
+    """Replace each NaN and infinity by None."""
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -52,7 +52,7 @@ def finite(value: Any) -> Any:
 
 
 def with_nan(value: Any) -> Any:
-    """The same value, NaN standing for each null, where all that can be null are numbers.
+    """Replace each None by NaN; for values in which only numbers can be null.
 
     >>> with_nan(json.loads('{"loss": null}'))
     {'loss': nan}

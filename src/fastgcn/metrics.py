@@ -1,5 +1,6 @@
 """Scores of predicted against true labels."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,9 +98,10 @@ class Tally:
 def tally(probabilities: FloatArray | Tensor, labels: IntArray | BoolArray | Tensor) -> Tally:
     """What (k, C) probabilities get right of (k,) class ids or (k, C) label sets.
 
-    Both are arrays, or both are tensors on one device, where they are counted.
+    Both are arrays, or both are tensors on one device. Tensors are counted where they are, and
+    the host waits for them once.
     """
-    # What is used of both libraries has the same names in both.
+    # Both libraries have the functions that are used, under the same names.
     library: Any = torch if isinstance(probabilities, Tensor) else np
     found: Any = probabilities
     known: Any = labels
@@ -111,15 +113,39 @@ def tally(probabilities: FloatArray | Tensor, labels: IntArray | BoolArray | Ten
         classes = [part.sum(0) for part in (truth & guess, guess, truth)]
     else:
         best = found.argmax(1)
-        row = library.ones_like(best).cumsum(0) - 1  # 0..k-1, on the same device
-        chances = library.asarray(found[row, known], dtype=library.float64)
         right = best == known
+        chances = _of_classes(found, known)
+        n_classes = found.shape[1]
         classes = [
-            library.bincount(ids, minlength=found.shape[1]) for ids in (known[right], best, known)
+            _count(known, right, n_classes),
+            _count(best, None, n_classes),
+            _count(known, None, n_classes),
         ]
     loss = -library.log(library.clip(chances, 1e-12, 1.0)).sum()
-    counts = [np.array(part.tolist(), np.int64) for part in classes]
-    return Tally(len(found), int(right.sum()), float(loss), int(np.prod(chances.shape)), *counts)
+    nodes, decisions = len(found), math.prod(chances.shape)
+    if isinstance(loss, Tensor):
+        facts = torch.stack([loss, right.sum().double()])
+        loss, hits, *counts = torch.cat([facts, *[part.double() for part in classes]]).tolist()
+        return Tally(nodes, int(hits), loss, decisions, *np.array(counts, np.int64).reshape(3, -1))
+    return Tally(nodes, int(right.sum()), float(loss), decisions, *classes)
+
+
+def _of_classes(found: Any, known: Any) -> Any:
+    """(k,) float64: of each row of (k, C), the entry of the class `known`."""
+    if isinstance(found, Tensor):
+        return found.gather(1, known[:, None])[:, 0].double()
+    return found[np.arange(len(found)), known].astype(np.float64)
+
+
+def _count(ids: Any, where: Any, n_classes: int) -> Any:
+    """(C,) int64: how many of the class ids there are of each class, of those `where` it is true.
+
+    torch.bincount would make the host wait for the largest id.
+    """
+    if not isinstance(ids, Tensor):
+        return np.bincount(ids if where is None else ids[where], minlength=n_classes)
+    by = torch.ones_like(ids) if where is None else where.to(ids.dtype)
+    return torch.zeros(n_classes, dtype=ids.dtype, device=ids.device).index_add_(0, ids, by)
 
 
 def _share(part: AnyArray, whole: AnyArray) -> FloatArray:

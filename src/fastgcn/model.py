@@ -13,7 +13,7 @@ from fastgcn.errors import InputError
 from fastgcn.features.scaling import Statistics
 from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.graph.graph import Graph
-from fastgcn.kernels.random import dropout_mask
+from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.sampling.block import Block
 
 

@@ -15,10 +15,10 @@ from fastgcn.memory import shown_bytes
 
 
 def forget(array: AnyArray) -> None:
-    """Unmap the pages of a read-only memory map; nothing where `array` is none.
+    """Unmap the pages of a read-only memory map; does nothing for any other array.
 
-    They stay in the system's cache, and come back when they are read again; until then they do
-    not count as memory of this process, which reading a large map row by row would fill.
+    The pages stay in the system's cache and are mapped again when they are read. Until then they
+    do not count as memory of this process, which reading a large map row by row would fill.
 
     >>> forget(np.zeros(3))
     """
@@ -47,7 +47,7 @@ def reserve(file: IO[bytes], size: int) -> None:
 
 
 def make_room(file: IO[bytes], n_bytes: int, folder: Path, what: str) -> None:
-    """`reserve`, but a disk that is full is answered in one sentence, and nothing is kept on it."""
+    """`reserve`; a full disk raises an `InputError` that says so, and the file is emptied."""
     try:
         reserve(file, n_bytes)
     except OSError as error:
@@ -79,9 +79,9 @@ class Room(NamedTuple):
 class Scratch:
     """An array of `shape` whose rows are put in once each and then read in any order.
 
-    With a `folder` it lies in a file there that has no name, so that its space is freed however
-    the process ends, and `forget` lets go of the pages that were read; else it is in memory, and
-    its `descriptor` None.
+    With a `folder`, the array lies in a file there that has no name, so that its space is freed
+    however the process ends; `forget` unmaps the pages that were read. Without a `folder`, it is
+    in memory, and `descriptor` is None.
 
     >>> rows = Scratch((3, 2), np.float32, Path("."))
     >>> rows.put(1, np.ones((2, 2), np.float32))

@@ -34,7 +34,8 @@ from fastgcn.data.store import StoreWriter
 from fastgcn.errors import FastGCNError, FormatError, InputError
 from fastgcn.features.scaling import column_statistics
 from fastgcn.features.store import NodeFeatures
-from fastgcn.graph.rows import counted_rows, gather
+from fastgcn.graph.adjacency import NormalizedRows, gather
+from fastgcn.graph.edges import edges_of
 from tests.communities import communities
 from tests.strategies import graphs, split_of
 
@@ -210,9 +211,9 @@ def test_what_is_out_of_range_is_refused_when_a_store_opens(
 
 
 READERS: dict[str, Callable[[Graph], object]] = {
-    "the training graph": lambda g: counted_rows(g.csr, g.split.train, "symmetric"),
-    "a training graph in another order": lambda g: counted_rows(g.csr, g.split.train[::-1], "row"),
-    "the whole graph": lambda g: gather(counted_rows(g.csr, None, "symmetric"), None),
+    "the training graph": lambda g: edges_of(g.csr, g.split.train),
+    "a training graph in another order": lambda g: edges_of(g.csr, g.split.train[::-1]),
+    "the whole graph": lambda g: gather(NormalizedRows(edges_of(g.csr, None), "symmetric"), None),
     "normalize": normalize,
     "predict": lambda g: predict(GCN([6, 4, 3]), g),
     "predict for one node": lambda g: predict(GCN([6, 4, 3]), g, [11]),

@@ -25,7 +25,8 @@ from fastgcn.errors import FormatError, InputError
 from fastgcn.features.disk import InputBlocks, first_layer_rows, inputs_key, kept_inputs
 from fastgcn.features.encoded import DTYPES, EncodedStore, encoded
 from fastgcn.features.store import NodeFeatures
-from fastgcn.graph.rows import GraphRows
+from fastgcn.graph.adjacency import NormalizedRows
+from fastgcn.graph.edges import GraphEdges
 from fastgcn.progress import plain_lines
 from fastgcn.scratch import Scratch
 from tests.communities import communities
@@ -171,7 +172,7 @@ def test_a_store_keeps_its_own(tmp_path: Path) -> None:
     save(GRAPH, tmp_path / "store")
     graph = open_store(tmp_path / "store")
     features = NodeFeatures(graph.features)
-    rows = InputBlocks(GraphRows(graph.csr, "symmetric"), features, "float32")
+    rows = InputBlocks(NormalizedRows(GraphEdges(graph.csr), "symmetric"), features, "float32")
     kept_inputs(graph, inputs_key(graph, "symmetric", features), rows, tmp_path / "run", 0)
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
     assert files(tmp_path / "store")[0].stat().st_size == 60 * 6 * 4
@@ -187,7 +188,10 @@ def test_without_a_place_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("room", [0, 10**9])
 def test_rows_of_some_nodes(room: int, tmp_path: Path) -> None:
     nodes = np.array([3, 10, 41])
-    source, features = GraphRows(GRAPH.csr, "symmetric"), NodeFeatures(GRAPH.features)
+    source, features = (
+        NormalizedRows(GraphEdges(GRAPH.csr), "symmetric"),
+        NodeFeatures(GRAPH.features),
+    )
     rows = first_layer_rows(
         GRAPH,
         source,

@@ -13,7 +13,8 @@ import fastgcn.features.propagate
 from fastgcn import Graph, normalize, open_store, propagate, save, subgraph
 from fastgcn.arrays import FloatArray
 from fastgcn.features.store import NodeFeatures
-from fastgcn.graph.rows import GraphRows
+from fastgcn.graph.adjacency import NormalizedRows
+from fastgcn.graph.edges import GraphEdges
 from tests.communities import communities
 from tests.strategies import graphs
 
@@ -43,7 +44,9 @@ def test_equal_to_the_dense_product(
     rows = NodeFeatures(csr_array(features) if sparse else features, scaling)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fastgcn.features.propagate, "_PART_BYTES", chunk)
-        got = propagate(GraphRows(graph.csr, "symmetric") if on_demand else adjacency, rows)
+        got = propagate(
+            NormalizedRows(GraphEdges(graph.csr), "symmetric") if on_demand else adjacency, rows
+        )
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 

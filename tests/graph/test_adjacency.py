@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastgcn.graph.adjacency
+import fastgcn.graph.edges
 from fastgcn import Graph, normalize, subgraph
 from fastgcn.errors import InputError
 from tests.strategies import dense_adjacency, graphs, split_of
@@ -41,7 +41,7 @@ def test_subgraph_is_the_dense_submatrix(graph: Graph, data: st.DataObject) -> N
     )
     chunk = data.draw(st.sampled_from([1, 3, 1 << 22]), label="edges at once")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastgcn.graph.adjacency, "_EDGES_AT_ONCE", chunk)
+        patch.setattr(fastgcn.graph.edges, "_EDGES_AT_ONCE", chunk)
         sub = subgraph(graph, ids)
     np.testing.assert_array_equal(dense_adjacency(sub), dense_adjacency(graph)[np.ix_(ids, ids)])
     np.testing.assert_array_equal(sub.features, graph.features[ids])

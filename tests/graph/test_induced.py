@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastgcn.graph.adjacency
+import fastgcn.graph.edges
 from fastgcn import Graph, normalize, open_store, save
 from fastgcn.arrays import IntArray
-from fastgcn.graph.adjacency import NORMALIZATIONS, Normalization, induced_csr
-from fastgcn.graph.rows import InducedRows, counted_rows, gather
+from fastgcn.graph.adjacency import NORMALIZATIONS, Normalization, NormalizedRows, gather
+from fastgcn.graph.edges import InducedEdges, edges_of, induced_csr
 from tests.communities import communities
 from tests.strategies import graphs
 
 
 def check(graph: Graph, nodes: IntArray | None, kind: Normalization, folder: Path | None) -> None:
-    source = counted_rows(graph.csr, nodes, kind)
+    source = NormalizedRows(edges_of(graph.csr, nodes), kind)
     got = gather(source, folder)
     csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
     expected = normalize(csr, kind)
@@ -49,7 +49,7 @@ def test_a_store_in_chunks_to_files(
 ) -> None:
     save(communities(weighted=weighted, directed=True), tmp_path / "store")
     graph = open_store(tmp_path / "store")
-    monkeypatch.setattr(fastgcn.graph.adjacency, "_EDGES_AT_ONCE", 7)
+    monkeypatch.setattr(fastgcn.graph.edges, "_EDGES_AT_ONCE", 7)
     check(graph, graph.split.train if inductive else None, kind, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["store"], "files have no name"
 
@@ -57,7 +57,7 @@ def test_a_store_in_chunks_to_files(
 def test_rows_in_any_order() -> None:
     graph = communities(weighted=True)
     nodes = graph.split.train
-    rows = InducedRows(graph.csr, nodes, "symmetric").rows(np.array([5, 0, 5]))
+    rows = NormalizedRows(InducedEdges(graph.csr, nodes), "symmetric").rows(np.array([5, 0, 5]))
     whole = normalize(induced_csr(graph.csr, nodes)).to_scipy()[[5, 0, 5]]
     np.testing.assert_array_equal(rows.indices, whole.indices)
     np.testing.assert_allclose(rows.values, whole.data, rtol=1e-6)

@@ -10,8 +10,8 @@ from scipy.sparse import block_diag, csr_array
 
 from fastgcn import Graph, normalize
 from fastgcn.arrays import FloatArray
-from fastgcn.graph.adjacency import Rows
-from fastgcn.graph.rows import GraphRows
+from fastgcn.graph.adjacency import NormalizedRows, Rows
+from fastgcn.graph.edges import EnlargedEdges, GraphEdges
 from fastgcn.infer.new_nodes import join
 from tests.strategies import graphs
 
@@ -58,7 +58,7 @@ def dense(rows: Rows, n: int) -> FloatArray:
 @given(graphs(), kinds, st.data())
 def test_rows_of_a_graph(graph: Graph, kind: Any, data: st.DataObject) -> None:
     nodes = some_nodes(data, graph.n_nodes)
-    source = GraphRows(graph.csr, kind)
+    source = NormalizedRows(GraphEdges(graph.csr), kind)
     assert source.n == graph.n_nodes
     rows = source.rows(nodes)
     assert rows.values.dtype == np.float32
@@ -79,8 +79,10 @@ def test_rows_with_new_nodes(example: Enlarged, kind: Any, data: st.DataObject) 
         features=np.zeros((n, 1)),
         directed=bool(graph.directed),
     )
-    rows = GraphRows(graph.csr, kind, join(graph, k, source, target, weights))
+    rows = NormalizedRows(EnlargedEdges(graph.csr, join(graph, k, source, target, weights)), kind)
     assert rows.n == n
+    counts = np.diff(normalize(whole, kind).indptr)
+    np.testing.assert_array_equal(rows.counts()[: len(counts)], counts)
     nodes = some_nodes(data, n)
     expected = normalize(whole, kind).to_scipy().toarray()[nodes]
     np.testing.assert_allclose(dense(rows.rows(nodes), n), expected, rtol=1e-6)
@@ -89,13 +91,13 @@ def test_rows_with_new_nodes(example: Enlarged, kind: Any, data: st.DataObject) 
 @pytest.mark.parametrize("kind", ["symmetric", "row"])
 def test_a_lone_new_node_has_its_loop_alone(kind: str) -> None:
     graph = Graph.from_edges([0], [1], features=np.eye(2))
-    rows = GraphRows(graph.csr, kind, join(graph, 1, [], []))
+    rows = NormalizedRows(EnlargedEdges(graph.csr, join(graph, 1, [], [])), kind)
     assert dense(rows.rows(np.array([2, 0])), 3).tolist() == [[0, 0, 1], [0.5, 0.5, 0]]
 
 
 def test_a_lone_new_node_has_no_neighbours_to_average() -> None:
     graph = Graph.from_edges([0], [1], features=np.eye(2))
-    rows = GraphRows(graph.csr, "neighbors", join(graph, 1, [], []))
+    rows = NormalizedRows(EnlargedEdges(graph.csr, join(graph, 1, [], [])), "neighbors")
     assert dense(rows.rows(np.array([2, 0])), 3).tolist() == [[0, 0, 0], [0, 1, 0]]
 
 
@@ -105,6 +107,6 @@ def test_only_the_rows_asked_for_and_their_neighbours_are_read() -> None:
     indptr, indices = path.indptr.copy(), path.indices.copy()
     indices[indptr[2] :] = -99  # would show up, or fail, if it were read
     csr = type(path.csr)(indptr, indices, None)
-    row = dense(GraphRows(csr, "symmetric").rows(np.array([0])), 10)
+    row = dense(NormalizedRows(GraphEdges(csr), "symmetric").rows(np.array([0])), 10)
     np.testing.assert_allclose(row[0, :2], [1 / 2, 1 / np.sqrt(6)], rtol=1e-6)
     assert np.count_nonzero(row) == 2

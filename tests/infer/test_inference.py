@@ -27,8 +27,8 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import full_forward
 from fastgcn.errors import InputError
 from fastgcn.features.store import NodeFeatures
-from fastgcn.graph.adjacency import Rows
-from fastgcn.graph.rows import GraphRows
+from fastgcn.graph.adjacency import NormalizedRows, Rows
+from fastgcn.graph.edges import GraphEdges
 from fastgcn.machine import thread_count
 from tests.communities import communities, quick
 from tests.strategies import dense_adjacency, graphs, split_of
@@ -152,7 +152,7 @@ class Counting:
     """Rows of Â and of X that remember which of them were asked for."""
 
     def __init__(self, graph: Graph, features: FloatArray) -> None:
-        self.source, self.asked = GraphRows(graph.csr, "symmetric"), set[int]()
+        self.source, self.asked = NormalizedRows(GraphEdges(graph.csr), "symmetric"), set[int]()
         self.features = CountingFeatures(features)
 
     @property

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels import reference
 from fastgcn.kernels.blas import multiply, sgemm_address
-from fastgcn.kernels.picks import number_columns
+from fastgcn.kernels.blocks import number_columns
+from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.products import (
     add_part_product,
     sorted_times_dense,
@@ -21,7 +22,6 @@ from fastgcn.kernels.products import (
     sparse_times_sparse,
     transposed_times_dense,
 )
-from fastgcn.kernels.random import dropout_mask
 from fastgcn.kernels.rows import cut_rows, scale_rows
 from fastgcn.kernels.step import adam_update, cross_entropy, exponentials
 from fastgcn.kernels.threads import over_ranges

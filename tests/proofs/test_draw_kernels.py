@@ -11,15 +11,14 @@ from scipy.sparse import csr_array
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels import reference
+from fastgcn.kernels.blocks import has_repeats, pick_by_sums, pick_entries, pick_reached, reach
 from fastgcn.kernels.draws import (
     append_new,
     draw_entries,
     draw_folded,
-    pick_by_sums,
     running_sums,
     sums_of_powers,
 )
-from fastgcn.kernels.picks import has_repeats, pick_entries, pick_reached, reach
 
 seeds = st.integers(0, 2**32 - 1)
 index_types = st.sampled_from([np.int32, np.int64])

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from fastgcn import Graph, normalize
 from fastgcn.arrays import IntArray
-from fastgcn.kernels.random import sample_neighbors
+from fastgcn.kernels.counter_random import sample_neighbors
 from fastgcn.model import GraphConvolution
 from fastgcn.sampling import FullSampler
 from fastgcn.sampling.neighborhood import NeighborSampler
@@ -68,7 +68,7 @@ def test_the_kernel_is_its_reference(graph: Graph, data: st.DataObject) -> None:
 def test_the_number_of_threads_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     star = Graph.from_edges(np.zeros(50, int), np.arange(1, 51), features=np.zeros((51, 1)))
     rows = [0] * 64
-    monkeypatch.setattr("fastgcn.kernels.random._WORTH_SHARING", 0)
+    monkeypatch.setattr("fastgcn.kernels.counter_random._WORTH_SHARING", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     alone = kernel(star, rows, 7, 5)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)

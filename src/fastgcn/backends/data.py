@@ -18,10 +18,10 @@ from fastgcn.features.propagate import propagate, sparse_inputs
 from fastgcn.features.scaling import Statistics, column_statistics
 from fastgcn.features.sparse import InputRows, dense
 from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures, SideBySide
-from fastgcn.graph.adjacency import Adjacency, Rows, induced_csr
+from fastgcn.graph.adjacency import Adjacency, NormalizedRows, Rows, gather
 from fastgcn.graph.csr import CSR
+from fastgcn.graph.edges import edges_of, induced_csr
 from fastgcn.graph.graph import Graph
-from fastgcn.graph.rows import counted_rows, gather
 from fastgcn.machine import choose_device
 from fastgcn.progress import note
 from fastgcn.sampling import Block
@@ -104,8 +104,8 @@ def training_graph(graph: Graph, config: TrainConfig, folder: Path | None = None
     Where `memory` has no room for Â, it is in a file in `folder`, or the working directory.
     """
     nodes = graph.split.train if config.inductive else None
-    source = counted_rows(graph.csr, nodes, config.normalization)
-    demand = training_demand(graph, config, source.n, int(source.counts.sum()))
+    source = NormalizedRows(edges_of(graph.csr, nodes), config.normalization)
+    demand = training_demand(graph, config, source.n, int(source.counts().sum()))
     plan = plan_memory(demand, Budget.of(config.memory), graph.name)
     if plan.worth_saying:
         note(str(plan))

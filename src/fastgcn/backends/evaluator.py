@@ -21,9 +21,9 @@ from fastgcn.features.plan import Budget
 from fastgcn.features.propagate import sparse_inputs
 from fastgcn.features.sparse import InputRows
 from fastgcn.features.store import FeatureStore, NodeFeatures
-from fastgcn.graph.adjacency import Rows, RowSource, induced_csr
+from fastgcn.graph.adjacency import AdjacencyRows, NormalizedRows, Rows
+from fastgcn.graph.edges import GraphEdges, induced_csr
 from fastgcn.graph.graph import Graph
-from fastgcn.graph.rows import GraphRows
 from fastgcn.machine import one_thread
 from fastgcn.metrics import Metrics, measure
 from fastgcn.model import GCN
@@ -77,7 +77,7 @@ class Evaluator:
             part = part[graph.labels[part] >= 0]
         self.labels: IntArray | BoolArray = graph.labels[part]
         self._part = part if nodes is None else np.searchsorted(nodes, part)
-        self._rows: RowSource = GraphRows(csr, config.normalization)
+        self._rows: AdjacencyRows = NormalizedRows(GraphEdges(csr), config.normalization)
         self._graph, self._config, self._nodes = graph, config, nodes
         self._once, self._folder = once, folder
         self._budget = Budget.of(config.memory)
@@ -186,7 +186,7 @@ class _Remembered:
     Reading them again each time would map most of a store's edges, which lie scattered.
     """
 
-    def __init__(self, source: RowSource, nodes: IntArray) -> None:
+    def __init__(self, source: AdjacencyRows, nodes: IntArray) -> None:
         self.source, self.nodes = source, nodes
         self.kept = source.rows(nodes)
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.features.propagate import FilledRows, RowsById, mean_row_bytes
+from fastgcn.features.buffer import RowBuffer, rows_of
+from fastgcn.features.propagate import mean_row_bytes
 from fastgcn.features.sparse import dense
 from fastgcn.features.store import FeatureStore, NodeFeatures
-from fastgcn.graph.adjacency import RowSource
+from fastgcn.graph.adjacency import AdjacencyRows, NormalizedRows
+from fastgcn.graph.edges import GraphEdges
 from fastgcn.graph.graph import Graph
-from fastgcn.graph.rows import GraphRows
 from fastgcn.model import GCN
 from fastgcn.progress import progress
 from fastgcn.sampling import Block
@@ -33,7 +34,7 @@ ROW_ARRAYS = 3
 
 def full_forward(
     model: GCN,
-    source: RowSource,
+    source: AdjacencyRows,
     features: FeatureStore,
     nodes: IntArray,
     *,
@@ -61,7 +62,7 @@ class ExactForward:
 
     Attributes:
         h: rows of H^(l) by node id; stale where no layer wants them as they are.
-        z: what the next layer mixes, for the nodes `below`: HW, or H where W widens. Where h is
+        z: what the next layer mixes: HW, or H where W widens. Where h is
             not wanted, z is all that is kept of a layer, and mostly narrower.
     """
 
@@ -70,9 +71,8 @@ class ExactForward:
         self.device = next(model.parameters()).device
         self.room = room if self.device.type == "cpu" else None
         self.h: Callable[[IntArray], Tensor] = self._inputs
-        self.hidden: list[RowsById] = []  # of the asked nodes, where the output layer wants them
-        self.below: IntArray = np.empty(0, np.int64)
-        self.z = FilledRows(0, None)
+        self.hidden: list[RowBuffer] = []  # of the asked nodes, where the output layer wants them
+        self.z = RowBuffer(np.empty(0, np.int64))
         self.advance: Callable[[int], None] = lambda _: None
 
     def mix(self, number: int) -> Callable[[int, IntArray], Tensor]:
@@ -99,7 +99,7 @@ class ExactForward:
         return dense(self.features.take(ids)).to(self.device)
 
     def _read_features(self, nodes: IntArray) -> None:
-        self.below, self.z = nodes, FilledRows(len(nodes), self.room)
+        self.z = RowBuffer(nodes, self.room)
         for start, ids in _chunks(nodes, _ROWS_AT_ONCE):
             self.z.put(start, self.model.convolutions[0].before(self._inputs(ids)))
             self.advance(len(ids))
@@ -122,7 +122,7 @@ class ExactForward:
         jumping = self.model.jumping != "none"
         kept = upper is None or upper.own_weight is not None or jumping
         convolved = self._convolution(number, mixed)
-        rows, z = FilledRows(len(wanted), self.room), FilledRows(len(nodes), self.room)
+        rows, z = RowBuffer(wanted, self.room), RowBuffer(nodes, self.room)
         for start, ids in _chunks(nodes, self._at_once() if mixed is None else _ROWS_AT_ONCE):
             out = layer.finish(convolved(start, ids), self._own_rows(number, ids))
             out = self.model.activate(number, out)
@@ -131,13 +131,13 @@ class ExactForward:
             if kept:
                 first = int(np.searchsorted(wanted, ids[0])) if len(ids) else 0
                 stop = int(np.searchsorted(wanted, ids[-1] + 1)) if len(ids) else 0
-                rows.put(first, RowsById.among(ids, out, wanted[first:stop]))
+                rows.put(first, rows_of(wanted[first:stop], ids, out))
             self.advance(len(ids))
         if kept:
-            self.h = RowsById(wanted, rows)
+            self.h = rows.take
         if jumping:
-            self.hidden.append(RowsById(asked, FilledRows.with_rows(self.h(asked))))
-        self.below, self.z = nodes, z
+            self.hidden.append(RowBuffer.of(asked, self.h(asked)))
+        self.z = z
 
     def _at_once(self) -> int:
         """Nodes that are mixed together."""
@@ -159,7 +159,7 @@ class ExactForward:
 
     def _own_rows(self, number: int, ids: IntArray) -> Tensor | None:
         if self.model.jumps(number):
-            return self.model.joined([rows(ids) for rows in self.hidden])
+            return self.model.joined([rows.take(ids) for rows in self.hidden])
         return None if self.model.convolutions[number].own_weight is None else self.h(ids)
 
 
@@ -167,14 +167,14 @@ class _GraphForward(ExactForward):
     """The exact network on rows of Â that are all at hand."""
 
     def __init__(
-        self, model: GCN, source: RowSource, features: FeatureStore, room: Room | None
+        self, model: GCN, source: AdjacencyRows, features: FeatureStore, room: Room | None
     ) -> None:
         super().__init__(model, features, room)
         self.source = source
 
     def mix(self, number: int) -> Callable[[int, IntArray], Tensor]:  # noqa: ARG002
-        z, filled, numbered = self.z.rows, self.z, _numbering(self.below, self.source.n)
-        below = torch.from_numpy(self.below)
+        z, filled, numbered = self.z.rows, self.z, _numbering(self.z.nodes, self.source.n)
+        below = torch.from_numpy(self.z.nodes)
 
         def mixed(_: int, ids: IntArray) -> Tensor:
             rows = self.source.rows(ids)
@@ -204,7 +204,7 @@ def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
     return lambda ids: places[ids]
 
 
-def needed_nodes(source: RowSource, nodes: IntArray, layers: int) -> list[IntArray]:
+def needed_nodes(source: AdjacencyRows, nodes: IntArray, layers: int) -> list[IntArray]:
     """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
     sets = [nodes]
     for _ in range(layers):
@@ -261,10 +261,10 @@ def _evaluating(model: GCN) -> Iterator[None]:
         model.train(was_training)
 
 
-def full_view(model: GCN, graph: Graph) -> tuple[RowSource, NodeFeatures]:
+def full_view(model: GCN, graph: Graph) -> tuple[AdjacencyRows, NodeFeatures]:
     """The rows of Â and of X that this network sees of a graph."""
     return (
-        GraphRows(graph.csr, model.normalization),
+        NormalizedRows(GraphEdges(graph.csr), model.normalization),
         feature_rows(model, graph.features),
     )
 

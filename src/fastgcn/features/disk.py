@@ -1,10 +1,9 @@
 """ÂX on disk: computed once for a graph, checked whenever it is used, continued after a kill.
 
-A folder holds `rows.bin`, the rows' bits one after the other, and `rows.json`, which says what
-they are and has a checksum for each block of rows that is there whole. Rows are written before
-their checksums, and the list of checksums is replaced whole, so that what a kill leaves behind
-is never taken for more than it is. One process at a time writes to a folder; others that want the
-same rows wait for it, and find them.
+A folder holds `rows.bin`, the bits of all rows in order, and `rows.json`, which describes them
+and has a checksum for each complete block of rows. Rows are written before their checksums, and
+the list of checksums is replaced atomically, so that rows which a kill left incomplete are never
+used. One process at a time writes to a folder; others that want the same rows wait for it.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from fastgcn.features.encoded import Bits, BitsInFile, BitsInMemory, EncodedStor
 from fastgcn.features.propagate import propagated
 from fastgcn.features.store import NodeFeatures
 from fastgcn.files import write_text
-from fastgcn.graph.adjacency import Rows, RowSource
+from fastgcn.graph.adjacency import AdjacencyRows, Rows
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import note, progress
 from fastgcn.scratch import Scratch, make_room
@@ -43,7 +42,7 @@ class InputBlocks:
     """Rows of ÂX (n, F), or of [ÂX | X] (n, 2F) with `beside`, as bits of one precision."""
 
     def __init__(
-        self, source: RowSource, features: NodeFeatures, dtype: str, *, beside: bool = False
+        self, source: AdjacencyRows, features: NodeFeatures, dtype: str, *, beside: bool = False
     ) -> None:
         self.source, self.features, self.dtype, self.beside = source, features, dtype, beside
         self.n = source.n
@@ -57,9 +56,10 @@ class InputBlocks:
     def blocks(
         self, ranges: list[tuple[int, int]], chunk_bytes: int
     ) -> Iterator[tuple[int, AnyArray]]:
-        """The rows in these ranges, a block at a time: the first one, and their bits (k, units).
+        """The rows in these ranges, block by block: the number of the first row, and the rows'
+        bits (k, units).
 
-        Ranges begin with a block; about `chunk_bytes` are computed together.
+        Each range begins where a block begins; about `chunk_bytes` are computed together.
         """
         step = self.rows_a_block
         for first, mixed in propagated(self.source, self.features, ranges, chunk_bytes, step):
@@ -79,23 +79,23 @@ def kept_inputs(
     folder: Path | None,
     chunk_bytes: int,
 ) -> EncodedStore:
-    """The rows in a file, computed about `chunk_bytes` at a time where they are not there yet.
+    """The rows in a file; those that it lacks are computed, about `chunk_bytes` at a time.
 
-    It lies with the store that the features are mapped from or, where that cannot be written
-    to, in `folder`, the run's; there it is found again under its `key`. Without either, it is
-    an unnamed file in the working directory.
+    The file lies beside the store that the features are mapped from or, where that cannot be
+    written to, in `folder`, the run's; it is found again by its `key`. Without either, it is an
+    unnamed file in the working directory.
     """
     place = _place(graph, folder)
     if place is None:
         return scratch_inputs(rows, Path.cwd(), chunk_bytes)
     name = json.dumps([dict(key), rows.dtype, rows.beside])
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]
-    return _Kept(place / _FOLDER / digest, rows).completed(chunk_bytes)
+    return _KeptInputs(place / _FOLDER / digest, rows).completed(chunk_bytes)
 
 
 def first_layer_rows(
     graph: Graph,
-    source: RowSource,
+    source: AdjacencyRows,
     features: NodeFeatures,
     nodes: IntArray,
     *,
@@ -106,7 +106,7 @@ def first_layer_rows(
 ) -> EncodedStore:
     """The rows of ÂX of `nodes`, ascending, in a file.
 
-    The file stays for later only where `room`, the bytes of memory left, is less than it takes.
+    The file is kept for later runs only if it is larger than `room`, the bytes of memory left.
     """
     every = len(nodes) == source.n
     chosen = source if every else _Selected(source, nodes)
@@ -121,7 +121,7 @@ def first_layer_rows(
 class _Selected:
     """Some rows of Â under new row numbers, columns as they were."""
 
-    source: RowSource
+    source: AdjacencyRows
     nodes: IntArray
 
     @property
@@ -146,8 +146,8 @@ def scratch_inputs(rows: InputBlocks, folder: Path | None, chunk_bytes: int) -> 
 def inputs_key(
     graph: Graph, normalization: str, features: NodeFeatures, rows: IntArray | None = None
 ) -> dict[str, str]:
-    """What decides ÂX: the graph, the part of it that `features` are of, the two scalings, and
-    which `rows` of ÂX (None: all).
+    """Everything that ÂX depends on: the graph, the nodes that `features` are of, both scalings,
+    and which `rows` of ÂX are asked for (None: all).
     """
     return {
         "graph": fingerprint(graph),
@@ -173,7 +173,7 @@ def _place(graph: Graph, folder: Path | None) -> Path | None:
     return store if store is not None and os.access(store, os.W_OK) else folder
 
 
-class _Kept:
+class _KeptInputs:
     """The two files of one ÂX."""
 
     def __init__(self, folder: Path, rows: InputBlocks) -> None:
@@ -237,7 +237,7 @@ class _Kept:
 
 
 def _wait_for_others(file: IO[bytes]) -> None:
-    """Until this process is the only one that works on a file; that ends when it is closed."""
+    """Wait until no other process writes to the file; closing it lets the next one go on."""
     if fcntl is None:
         return
     with contextlib.suppress(OSError):  # a file system that has no locks
@@ -249,7 +249,7 @@ def _wait_for_others(file: IO[bytes]) -> None:
 
 
 def _joined(blocks: IntArray, step: int, n: int) -> list[tuple[int, int]]:
-    """Ranges of rows that cover blocks, those that follow each other as one."""
+    """Ranges of rows that cover these blocks; consecutive blocks are one range."""
     ends = np.flatnonzero(np.diff(blocks) > 1)
     firsts = blocks[np.concatenate([[0], ends + 1])]
     lasts = blocks[np.concatenate([ends, [len(blocks) - 1]])]

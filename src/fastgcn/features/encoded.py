@@ -102,7 +102,7 @@ class BitsInFile:
         self._slots[ids] = np.arange(len(ids), dtype=np.int32)
 
     def take(self, ids: IntArray) -> AnyArray:
-        from fastgcn.kernels.gather import gather_rows  # loads numba
+        from fastgcn.kernels.rows import gather_rows  # loads numba
 
         # By torch, whose arrays begin at the same place in a cache line always: how a product is
         # rounded depends on it.

@@ -1,4 +1,4 @@
-"""What training holds in memory and what on disk, decided before anything large is made."""
+"""The memory plan: what training holds in memory and what on disk, decided from sizes alone."""
 
 import math
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ GROUP_BYTES = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Bytes that the process may take, `asked` for by the user; None: what the machine has."""
+    """Bytes that the process may use, as `asked` by the user; None: what the machine has."""
 
     asked: int | None
 
@@ -41,16 +41,16 @@ class Budget:
         return cls(None if memory == "auto" else memory_bytes(memory))
 
     def left(self) -> int:
-        """Bytes that may be taken now, beside what every process needs to work at all.
+        """Bytes that may be allocated now, after what every process needs to work at all.
 
-        Where nobody asked, half of what is available: others want some of it too.
+        Without a limit of the user's, half of the available memory: other processes need some.
         """
         if self.asked is None:
             return available_memory() // 2
         return self.asked - resident_memory() - _WORKING_BYTES
 
     def room(self) -> int:
-        """`left`, at least nothing; a budget that is spent before any graph is read is refused."""
+        """`left`, at least 0; a budget that is spent before any graph is read is refused."""
         left = self.left()
         if left < 0 and self.asked is not None:
             raise InputError(
@@ -143,8 +143,8 @@ class MemoryPlan:
 
 
 def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
-    """Â first, which every batch reads most of, then the inputs; a third of what is left then
-    is for evaluation.
+    """Put Â into memory first, because every batch reads most of it, then the inputs; a third of
+    what is then left is for evaluation.
 
     A budget that was asked for and cannot be kept is refused; `name` is that of the graph.
     """
@@ -172,8 +172,8 @@ def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
 
 
 def check_memory(graph: Graph, config: TrainConfig) -> None:
-    """Refuse what `plan_memory` will, before anything is made: what cannot be on disk is known
-    from sizes alone."""
+    """Refuse a budget that `plan_memory` will refuse, before anything is made: the bytes that
+    cannot be on disk are known from sizes alone."""
     budget = Budget.of(config.memory)
     if budget.asked is not None:
         n = len(graph.split.train) if config.inductive else graph.n_nodes
@@ -181,7 +181,7 @@ def check_memory(graph: Graph, config: TrainConfig) -> None:
 
 
 def _least(asked: int, left: int) -> str:
-    """What would be enough, where what is left of what was asked for is less than nothing."""
+    """The memory that would be enough, where `left` is negative."""
     return f"{math.ceil((asked - left) / 1e8) / 10:.1f} GB"
 
 

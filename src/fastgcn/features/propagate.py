@@ -1,21 +1,17 @@
 """ÂX, computed once: dense in memory, sparse, or chunk by chunk for a file."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array, hstack, vstack
-from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.features.sparse import SparseMatrix
 from fastgcn.features.store import NodeFeatures, add_product
-from fastgcn.graph.adjacency import Adjacency, Rows, RowSource
-from fastgcn.kernels.products import add_part_product, sorted_times_dense
+from fastgcn.graph.adjacency import Adjacency, AdjacencyRows, Rows
 from fastgcn.progress import progress
-from fastgcn.scratch import Room, Scratch, reserve
+from fastgcn.scratch import reserve
 
 # Bytes of the rows of ÂX that one reading of the features goes into, where the result is a file.
 CHUNK_BYTES = 3 << 24
@@ -33,7 +29,7 @@ _TRIED = 256  # rows of Â from which its mean number of entries is told
 
 
 def propagate(
-    adjacency: RowSource, features: NodeFeatures, *, out: IO[bytes] | None = None
+    adjacency: AdjacencyRows, features: NodeFeatures, *, out: IO[bytes] | None = None
 ) -> FloatArray:
     """(n, F) float32: the rows of ÂX, from features read part after part.
 
@@ -55,15 +51,15 @@ def propagate(
 
 
 def propagated(
-    adjacency: RowSource,
+    adjacency: AdjacencyRows,
     features: NodeFeatures,
     ranges: list[tuple[int, int]],
     n_bytes: int,
     multiple: int = 1,
 ) -> Iterator[tuple[int, FloatArray]]:
     """The rows of ÂX in some ranges of nodes, in chunks of about `n_bytes`: the first node of
-    each chunk and its rows (s, F) float32, which the next chunk overwrites. A chunk that does not
-    end its range has a `multiple` of so many rows.
+    each chunk and its rows (s, F) float32, which the next chunk overwrites. The number of rows in
+    a chunk is a `multiple` of the one given, except for the last chunk of a range.
     """
     part_bytes, width = max(n_bytes // _PART_SHARE, _PART_BYTES), features.width
     row_bytes = max(4 * width + mean_row_bytes(adjacency), 1)
@@ -81,15 +77,15 @@ def propagated(
                 yield start, rows
 
 
-def mean_row_bytes(adjacency: RowSource) -> int:
-    """Bytes that a row of Â takes while it is used, on average; none where all are at hand."""
+def mean_row_bytes(adjacency: AdjacencyRows) -> int:
+    """Bytes that a row of Â takes on average while it is used; 0 where all of Â is in memory."""
     if isinstance(adjacency, Adjacency) or adjacency.n == 0:
         return 0
     tried = np.linspace(0, adjacency.n - 1, min(adjacency.n, _TRIED)).astype(np.int64)
     return 12 * len(adjacency.rows(tried).indices) // len(tried)
 
 
-def _rows_between(adjacency: RowSource, start: int, stop: int) -> Rows:
+def _rows_between(adjacency: AdjacencyRows, start: int, stop: int) -> Rows:
     """Rows that follow each other; views where all are at hand."""
     if isinstance(adjacency, Adjacency):
         return Rows(adjacency.indptr[start : stop + 1], adjacency.indices, adjacency.values)
@@ -156,84 +152,3 @@ def _product(mix: csr_array, x: csr_array) -> csr_array:
             parts.append(mix[start : start + _ROWS_AT_ONCE] @ x)
             advance(parts[-1].shape[0])
     return csr_array(vstack(parts, format="csr"))
-
-
-_FILLED_PART_BYTES = 1 << 26  # of rows in a file that are read at a time
-
-
-class FilledRows:
-    """A tensor of n rows that is filled from chunks; its width is that of the first.
-
-    Where it has no room in memory, it is in a file.
-    """
-
-    def __init__(self, n: int, room: Room | None) -> None:
-        self.n, self.room, self.rows = n, room, torch.empty(0, 0)
-        self._file: Scratch | None = None
-        self._made = False
-
-    @classmethod
-    def with_rows(cls, rows: Tensor) -> "FilledRows":
-        filled = cls(len(rows), None)
-        filled.rows = rows
-        return filled
-
-    def put(self, start: int, chunk: Tensor) -> None:
-        if not self._made:
-            self._make(chunk)
-        if self._file is None:
-            self.rows[start : start + len(chunk)] = chunk
-        else:
-            self._file.put(start, chunk.numpy())
-
-    def _make(self, chunk: Tensor) -> None:
-        shape, self._made = (self.n, chunk.shape[1]), True
-        place = None if self.room is None else self.room.place(4 * self.n * chunk.shape[1])
-        if place is None:
-            self.rows = chunk.new_empty(shape)
-        else:
-            self._file = Scratch(shape, np.float32, place)
-            self.rows = torch.from_numpy(self._file.array)
-
-    @property
-    def on_disk(self) -> bool:
-        return self._file is not None
-
-    def mixed(self, csr: tuple[IntArray, IntArray, FloatArray]) -> FloatArray:
-        """The product of some rows of a matrix, whose columns ascend in each row, with the rows."""
-        z = self.rows.numpy()
-        if not self.on_disk:
-            return sorted_times_dense(*csr, z)
-        # In the order of the file: a graph's neighbours lie all over it.
-        out = np.empty((len(csr[0]) - 1, z.shape[1]), np.float32)
-        step = max(1, _FILLED_PART_BYTES // (4 * z.shape[1]))
-        for first in range(0, len(z), step):
-            add_part_product(*csr, z[first : first + step], first, out)
-            self.forget()
-        return out
-
-    def forget(self) -> None:
-        """Let go of the pages of a file."""
-        if self._file is not None:
-            self._file.forget()
-
-
-@dataclass(frozen=True, slots=True)
-class RowsById:
-    """Computed rows (k, d) of `nodes` (k,), ascending, read by node id; all are not copied."""
-
-    nodes: IntArray
-    filled: FilledRows
-
-    def __call__(self, ids: IntArray) -> Tensor:
-        found = self.among(self.nodes, self.filled.rows, ids)
-        self.filled.forget()
-        return found
-
-    @staticmethod
-    def among(nodes: IntArray, rows: Tensor, ids: IntArray) -> Tensor:
-        """Of `rows`, those of `nodes` (ascending), the ones of `ids`; all are not copied."""
-        if np.array_equal(ids, nodes):
-            return rows
-        places = torch.from_numpy(np.searchsorted(nodes, ids)).to(rows.device)
-        return rows.index_select(0, places)

@@ -1,24 +1,21 @@
-"""Â, the normalised adjacency matrix: its rows, its columns' norms, and induced subgraphs."""
+"""Â, the normalised adjacency matrix: all of it, or its rows as they are asked for."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
-from fastgcn.graph import checks
-from fastgcn.graph.csr import CSR, check_columns, check_rows, index_dtype
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.csr import CSR, check_rows, index_dtype
+from fastgcn.graph.edges import EdgeSource, GraphEdges, chunks_with_progress
+from fastgcn.graph.graph import Graph
 from fastgcn.scratch import Scratch
 
 Normalization = Literal["symmetric", "row", "neighbors"]
 NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row", "neighbors")
-
-# Edges looked at together when a subgraph is cut, to bound the temporaries.
-_EDGES_AT_ONCE = 1 << 22
 
 
 class Rows(NamedTuple):
@@ -32,8 +29,8 @@ class Rows(NamedTuple):
     values: FloatArray
 
 
-class RowSource(Protocol):
-    """Anything that can hand out rows of an (n, n) matrix Â by node id."""
+class AdjacencyRows(Protocol):
+    """Anything that hands out rows of an (n, n) matrix Â by node id."""
 
     @property
     def n(self) -> int: ...
@@ -110,23 +107,54 @@ def normalize(
             + nearest(str(kind), NORMALIZATIONS)
         )
     csr = graph.csr if isinstance(graph, Graph) else graph
-    from fastgcn.kernels.rows import cut_rows, scale_rows  # loads numba
-
-    n = len(csr.indptr) - 1
-    loops = self_loops and kind != "neighbors"
     check_rows(csr.indptr, csr.indices)
-    indptr, indices, values = cut_rows(
-        csr.indptr, csr.indices, csr.weights, np.arange(n), loops=loops
-    )
-    check_columns(indices, n, csr.indices)
-    if csr.weights is None:
-        sums = np.diff(indptr).astype(np.float64)
-    else:
-        matrix = csr_array((values, indices, indptr), shape=(n, n))
-        sums = np.asarray(matrix.sum(axis=1, dtype=np.float64)).reshape(-1)
-    factors = scaling_factors(sums, kind)
-    scale_rows(indptr, indices, values, factors, factors if kind == "symmetric" else None)
-    return Adjacency(indptr, indices.astype(index_dtype(n), copy=False), values)
+    source = NormalizedRows(GraphEdges(csr), kind, self_loops=self_loops)
+    indptr, indices, values = source.rows(np.arange(source.n))
+    return Adjacency(indptr, indices.astype(index_dtype(source.n), copy=False), values)
+
+
+class NormalizedRows:
+    """Rows of Â, made when they are asked for: `normalize` without normalising the whole graph."""
+
+    def __init__(self, edges: EdgeSource, kind: str, *, self_loops: bool = True) -> None:
+        self.edges, self.kind = edges, kind
+        self.loops = self_loops and kind != "neighbors"
+        self._factors_of_all: FloatArray | None = None
+
+    @property
+    def n(self) -> int:
+        return self.edges.n
+
+    def counts(self) -> IntArray:
+        """(n,): how many entries each row has."""
+        return self.edges.counts() + self.loops
+
+    def rows(self, nodes: IntArray) -> Rows:
+        """The rows of `nodes`, with their own loop where the normalisation has one."""
+        from fastgcn.kernels.rows import scale_rows  # loads numba
+
+        indptr, columns, values = self.edges.cut(nodes, loops=self.loops)
+        if self.kind != "symmetric":
+            scale_rows(indptr, columns, values, self._factors(nodes), None)
+        elif self._are_many(len(columns)):
+            factors = self._table()
+            scale_rows(indptr, columns, values, factors[nodes], factors)
+        else:
+            needed, places = np.unique(columns, return_inverse=True)
+            scale_rows(indptr, places, values, self._factors(nodes), self._factors(needed))
+        return Rows(indptr, columns, values)
+
+    def _are_many(self, entries: int) -> bool:
+        """True if the factors of all nodes are cheaper than finding out which are needed."""
+        return self._factors_of_all is not None or 8 * entries > self.n
+
+    def _table(self) -> FloatArray:
+        if self._factors_of_all is None:
+            self._factors_of_all = self._factors(np.arange(self.n))
+        return self._factors_of_all
+
+    def _factors(self, nodes: IntArray) -> FloatArray:
+        return scaling_factors(self.edges.sums(nodes) + self.loops, self.kind)
 
 
 def scaling_factors(sums: FloatArray, kind: str) -> FloatArray:
@@ -136,87 +164,26 @@ def scaling_factors(sums: FloatArray, kind: str) -> FloatArray:
     return np.power(sums, power, out=np.zeros(len(sums)), where=sums > 0)
 
 
-def induced_csr(csr: CSR, nodes: IntArray) -> CSR:
-    """Rows and columns `nodes` of a clean CSR, renumbered 0..k-1 in the order given."""
-    n, k = len(csr.indptr) - 1, len(nodes)
-    position = np.full(n, -1, dtype=index_dtype(n))
-    position[nodes] = np.arange(k, dtype=position.dtype)
-    indptr = np.zeros(k + 1, dtype=np.int64)
-    columns, values = [], []
-    check_rows(csr.indptr, csr.indices, nodes)
-    for start, stop in row_chunks(csr.indptr[nodes + 1] - csr.indptr[nodes]):
-        entries, counts = row_entries(csr.indptr, nodes[start:stop])
-        column = csr.indices[entries]
-        check_columns(column, n, csr.indices)
-        column = position[column]
-        inside = column >= 0
-        rows = np.repeat(np.arange(start, stop), counts)[inside]
-        indptr[start + 1 : stop + 1] = np.bincount(rows - start, minlength=stop - start)
-        columns.append(column[inside])
-        if csr.weights is not None:
-            values.append(csr.weights[entries][inside])
-    np.cumsum(indptr, out=indptr)
-    weights = (
-        np.concatenate([*values, np.empty(0, np.float32)]) if csr.weights is not None else None
-    )
-    indices = np.concatenate([*columns, np.empty(0, position.dtype)])
-    if np.any(nodes[1:] < nodes[:-1]):
-        # Renumbering kept the old order of columns, which is no longer ascending.
-        filler = np.ones(len(indices), np.int8) if weights is None else weights
-        matrix = csr_array((filler, indices, indptr), shape=(k, k))
-        matrix.sort_indices()
-        indices, weights = matrix.indices, None if weights is None else matrix.data
-    return CSR(indptr, indices.astype(index_dtype(k), copy=False), weights)
+class Gathered(NamedTuple):
+    """Â, and (n,) the squared norms of its columns."""
+
+    adjacency: Adjacency
+    squares: FloatArray
 
 
-def subgraph(graph: Graph, nodes: Any) -> Graph:
-    """The graph induced on `nodes` (distinct ids), renumbered in the order given.
-
-    Features, labels, own ids and the split come along, restricted to these nodes.
-
-    >>> from fastgcn import Graph, subgraph
-    >>> g = Graph.from_edges([0, 1], [1, 2], features=[[0.0], [1.0], [2.0]], node_ids=list("abc"))
-    >>> h = subgraph(g, [2, 1])
-    >>> h.node_ids, h.indices.tolist()
-    (['c', 'b'], [1, 0])
-    """
-    ids = checks.split_part(nodes, "nodes", graph.n_nodes)
-    if not ids.size:
-        raise InputError("a subgraph must have at least one node, got none")
-    position = np.full(graph.n_nodes, -1, dtype=np.int64)
-    position[ids] = np.arange(len(ids))
-    parts = (position[part] for _, part in graph.split.items())
-    csr = induced_csr(graph.csr, ids)
-    return Graph.trusted(
-        indptr=csr.indptr,
-        indices=csr.indices,
-        weights=csr.weights,
-        features=graph.features[ids],
-        labels=None if graph.labels is None else graph.labels[ids],
-        split=Split(*(part[part >= 0] for part in parts)),
-        node_ids=None if graph.node_ids is None else [graph.node_ids[int(i)] for i in ids],
-        class_names=graph.class_names,
-        directed=graph.directed,
-        name=graph.name,
-        feature_names=graph.feature_names,
-    )
-
-
-def row_entries(indptr: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions in `indices` of all entries of `rows`, row after row, and their counts."""
-    starts = indptr[rows]
-    counts = indptr[rows + 1] - starts
-    before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(counts.sum()), counts
-
-
-def row_chunks(counts: IntArray) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with about `_EDGES_AT_ONCE` entries each, at least one row a range."""
-    ends = np.cumsum(counts)
-    start = 0
-    while start < len(counts):
-        done = ends[start - 1] if start else 0
-        stop = int(np.searchsorted(ends, done + _EDGES_AT_ONCE, side="right"))
-        stop = min(max(stop, start + 1), len(counts))
-        yield start, stop
-        start = stop
+def gather(source: NormalizedRows, folder: Path | None) -> Gathered:
+    """All rows of Â, chunk by chunk: in memory, or with a `folder` in unnamed files there."""
+    counts = source.counts()
+    indptr = np.zeros(source.n + 1, np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    total = int(indptr[-1])
+    indices = Scratch((total,), index_dtype(source.n), folder)
+    values = Scratch((total,), np.float32, folder)
+    squares = np.zeros(source.n)
+    for start, stop in chunks_with_progress(counts, "Normalising"):
+        rows = source.rows(np.arange(start, stop))
+        indices.put(int(indptr[start]), rows.indices)
+        values.put(int(indptr[start]), rows.values)
+        squares += np.bincount(rows.indices, np.square(rows.values), minlength=source.n)
+    files = (indices, values) if values.descriptor is not None else ()
+    return Gathered(Adjacency(indptr, indices.array, values.array, files), squares)

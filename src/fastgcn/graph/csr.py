@@ -104,7 +104,7 @@ def clean_csr(csr: CSR) -> tuple[CSR, Cleaning]:
 
 
 def is_symmetric(csr: CSR) -> bool:
-    """Whether every edge of a clean CSR is there in both directions with one weight."""
+    """True if every edge of a clean CSR is there in both directions, with one weight."""
     n = len(csr.indptr) - 1
     values = np.ones(len(csr.indices), np.int8) if csr.weights is None else csr.weights
     matrix = csr_array((values, csr.indices, csr.indptr), shape=(n, n))

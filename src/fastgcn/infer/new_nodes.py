@@ -14,10 +14,11 @@ from fastgcn.backends.exact import check_width, feature_rows, full_forward
 from fastgcn.errors import InputError
 from fastgcn.features.store import Stacked
 from fastgcn.graph import checks
+from fastgcn.graph.adjacency import NormalizedRows
 from fastgcn.graph.csr import csr_from_edges
+from fastgcn.graph.edges import EnlargedEdges, NewNodes
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.nodes import old_positions
-from fastgcn.graph.rows import GraphRows, Joined
 from fastgcn.infer.predict import check_features, model_of
 from fastgcn.model import GCN
 
@@ -57,7 +58,7 @@ def predict_new(
         model.probabilities(
             full_forward(
                 model,
-                GraphRows(graph.csr, model.normalization, joined),
+                NormalizedRows(EnlargedEdges(graph.csr, joined), model.normalization),
                 Stacked(feature_rows(model, graph.features), feature_rows(model, rows)),
                 np.arange(graph.n_nodes, graph.n_nodes + k),
             )
@@ -67,7 +68,7 @@ def predict_new(
     )
 
 
-def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) -> Joined:
+def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) -> NewNodes:
     """k new nodes n..n+k-1 with their edges, which are cleaned as any edge list is."""
     n = graph.n_nodes
     source, target, values = checks.edge_arrays(source, target, weights, n + k)
@@ -89,7 +90,8 @@ def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) ->
     if not len(touched):
         touched = np.array([n], dtype=np.int64)  # a lone new node still has its row
     columns = touched[gained.indices]
-    return Joined(k, touched.astype(np.int64), type(gained)(gained.indptr, columns, gained.weights))
+    csr = type(gained)(gained.indptr, columns, gained.weights)
+    return NewNodes(k, touched.astype(np.int64), csr)
 
 
 def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:

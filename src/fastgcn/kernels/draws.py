@@ -116,7 +116,7 @@ def inclusion_probabilities(q: FloatArray, t: int) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def sized(value: float, power: float) -> float:
-    """|value|^power, and 0 of 0 whatever the power: what is not there is not drawn."""
+    """|value|^power; 0 for a value of 0 even if power is 0, so that it is never drawn."""
     size = abs(np.float64(value))
     if size == 0:
         return 0.0
@@ -198,51 +198,44 @@ def _hit(u: Any, drawn: IntArray, counts: IntArray, found: int, place: IntArray)
 
 
 @njit(cache=True, nogil=True)
-def pick_by_sums(
+def entries_at(
     indptr: IntArray,
     indices: IntArray,
     values: FloatArray,
     rows: IntArray,
-    drawn: IntArray,
-    counts: IntArray,
-    factor: float,
+    lengths: FloatArray,
     power: float,
-    exact_self: bool,
-    place: IntArray,
+    which: IntArray,
+    points: FloatArray,
 ) -> Any:
-    """Entries of `rows` in the columns `drawn`, times count(u)·factor / Σ_v |Â(v,u)|^power: indptr,
-    the columns as they are numbered in Â, and values.
+    """The column of the entry that each point falls on.
 
-    With `exact_self`, an entry Â(v,v) is there in full, drawn or not, and out of the sums.
+    Point i lies in row rows[which[i]], at points[i] of its length. The entries of a row divide it
+    in proportion to |Â(v,u)|^power, which add up to `lengths`; rows with points in them, and
+    points in a row, ascend.
     """
-    for c in range(len(drawn)):
-        place[drawn[c]] = c
-    entries = 0
-    for r in range(len(rows)):
-        entries += indptr[rows[r] + 1] - indptr[rows[r]]
-    picked_indptr = np.zeros(len(rows) + 1, np.int64)
-    columns, picked = np.empty(entries, indices.dtype), np.empty(entries, np.float32)
-    of = np.empty(entries, np.int32)  # which drawn column, -1 for an exact entry
-    sums = np.zeros(len(drawn))
-    filled = 0
-    for r in range(len(rows)):
-        v = rows[r]
-        for entry in range(indptr[v], indptr[v + 1]):
-            u = indices[entry]
-            c = place[u]
-            if exact_self and u == v:
-                c = -1
-            elif c < 0:
-                continue
-            else:
-                sums[c] += sized(values[entry], power)
-            columns[filled], picked[filled], of[filled] = u, values[entry], c
-            filled += 1
-        picked_indptr[r + 1] = filled
-    for entry in range(filled):
-        c = of[entry]
-        if c >= 0:
-            picked[entry] *= counts[c] * factor / sums[c]
-    for c in range(len(drawn)):
-        place[drawn[c]] = -1
-    return picked_indptr, columns[:filled], picked[:filled]
+    columns = np.empty(len(points), np.int64)
+    at, row, before = np.int64(0), np.int64(-1), 0.0
+    for i in range(len(points)):
+        v = rows[which[i]]
+        if which[i] != row:
+            row, at, before = which[i], indptr[v], 0.0
+        target = points[i] * lengths[which[i]]
+        # The last entry of a row keeps what rounding leaves over.
+        while at < indptr[v + 1] - 1:
+            share = sized(values[at], power)
+            if target < before + share:
+                break
+            before += share
+            at += 1
+        columns[i] = indices[at]
+    return columns
+
+
+@njit(cache=True, nogil=True)
+def sums_of_columns(columns: IntArray, values: FloatArray, power: float, count: int) -> Any:
+    """(count,) float64: Σ |value|^power of the entries in each column."""
+    sums = np.zeros(count)
+    for entry in range(len(columns)):
+        sums[columns[entry]] += sized(values[entry], power)
+    return sums

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.random import STEP, mix
+from fastgcn.kernels.counter_random import STEP, mix
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -25,7 +25,7 @@ ZERO: Any = np.int64(0)
 
 
 def mixing_first_pays(entries: Any, rows: int, sources: Any, n_in: int, n_out: int) -> Any:
-    """Whether (ÂH)W takes fewer multiplications than Â(HW), Â being (rows, sources) and sparse.
+    """True if (ÂH)W takes fewer multiplications than Â(HW), for a sparse (rows, sources) Â.
 
     For one Â, or for arrays of `entries` and `sources` of many.
 

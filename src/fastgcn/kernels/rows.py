@@ -1,13 +1,16 @@
-"""Cutting rows out of a CSR matrix, and scaling them to those of Â."""
+"""Rows by number: cut out of a CSR matrix, scaled to those of Â, or read from a file."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
+from numba import njit, types
 
-from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.graph.csr import damaged
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.kernels.threads import over_ranges
 from fastgcn.scratch import forget
 
@@ -18,6 +21,8 @@ _WORTH_SHARING = 1 << 18
 _PIECE_ENTRIES = 1 << 19
 
 _NO_WEIGHTS = np.empty(0, np.float32)
+_NO_POSITIONS = np.empty(0, np.int32)
+_PIECES = 8  # of rows that are counted, so that threads share them evenly
 
 
 def cut_rows(
@@ -27,28 +32,59 @@ def cut_rows(
     nodes: IntArray,
     *,
     loops: bool = False,
+    own: IntArray | None = None,
+    position: IntArray | None = None,
+    counts: IntArray | None = None,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """The CSR arrays of the rows `nodes` (s,): `indptr` (s+1,) int64, `indices`, float32 `values`.
 
-    `weights` None stands for ones. With `loops`, row i also has the column nodes[i], which the
-    matrix must not have, with the value one, in its ascending place.
+    `weights` None stands for ones. With `loops`, row i also has the column own[i], nodes[i] if
+    not given, which the matrix must not have, with the value one, in its ascending place.
+
+    With `position` (n,), which must ascend where it is not negative, columns are renumbered by
+    it, and those of -1 left out; `counts` (s,) are then the entries left, by `count_rows`.
     """
-    counts = indptr[nodes + 1] - indptr[nodes] + loops
+    if counts is None:
+        counts = indptr[nodes + 1] - indptr[nodes]
     starts = np.zeros(len(nodes) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    columns = np.empty(starts[-1], indices.dtype)
+    np.cumsum(counts + loops, out=starts[1:])
+    renumber = _NO_POSITIONS if position is None else position
+    columns = np.empty(starts[-1], indices.dtype if position is None else position.dtype)
     values = np.empty(starts[-1], np.float32)
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
+    loop = nodes if own is None else own
     bounds = np.searchsorted(starts, np.arange(0, starts[-1], _PIECE_ENTRIES)).tolist()
     for first, last in pairwise([*bounds, len(nodes)]):
         over_ranges(
-            lambda a, b: _cut(a, b, *matrix, nodes, loops, starts, columns, values),
+            lambda a, b: _cut(a, b, *matrix, nodes, renumber, loop, loops, starts, columns, values),
             first + _shares(starts[first : last + 1] - starts[first]),
         )
         if len(bounds) > 1:
             forget(indices)
             forget(matrix[2])
     return starts, columns, values
+
+
+def count_rows(
+    indptr: IntArray,
+    indices: IntArray,
+    weights: FloatArray | None,
+    nodes: IntArray,
+    position: IntArray | None = None,
+) -> tuple[IntArray, FloatArray]:
+    """(s,) how many entries the rows `nodes` have, and (s,) float64 the sums of their weights.
+
+    With `position` (n,), only entries count whose column has a position that is not -1. A count
+    of -1 stands for a row with a column outside of 0..n-1, as a damaged file has it.
+    """
+    counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
+    matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
+    inside = _NO_POSITIONS if position is None else position
+    over_ranges(
+        lambda a, b: _count(a, b, *matrix, nodes, inside, counts, sums),
+        np.linspace(0, len(nodes), _PIECES + 1).astype(np.int64),
+    )
+    return counts, sums
 
 
 def scale_rows(
@@ -80,24 +116,57 @@ def _cut(
     indices: IntArray,
     weights: FloatArray,
     nodes: IntArray,
+    position: IntArray,
+    own: IntArray,
     loops: bool,
     starts: IntArray,
     columns: IntArray,
     values: FloatArray,
 ) -> None:
     for i in range(start, stop):
-        node, at = nodes[i], starts[i]
-        loop_to_come = loops
-        for entry in range(indptr[node], indptr[node + 1]):
-            if loop_to_come and indices[entry] > node:
-                columns[at], values[at] = node, 1
+        at, loop_to_come = starts[i], loops
+        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+            column = np.int64(indices[entry])
+            if len(position) > 0:
+                column = np.int64(position[column])
+                if column < 0:
+                    continue
+            if loop_to_come and column > own[i]:
+                columns[at], values[at] = own[i], 1
                 at += 1
                 loop_to_come = False
-            columns[at] = indices[entry]
+            columns[at] = column
             values[at] = weights[entry] if len(weights) > 0 else 1
             at += 1
         if loop_to_come:
-            columns[at], values[at] = node, 1
+            columns[at], values[at] = own[i], 1
+
+
+@njit(cache=True, nogil=True)
+def _count(
+    start: int,
+    stop: int,
+    indptr: IntArray,
+    indices: IntArray,
+    weights: FloatArray,
+    nodes: IntArray,
+    position: IntArray,
+    counts: IntArray,
+    sums: FloatArray,
+) -> None:
+    for i in range(start, stop):
+        count, total = 0, 0.0
+        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+            if len(position) > 0:
+                column = indices[entry]
+                if column < 0 or column >= len(position):
+                    count = -1
+                    break
+                if position[column] < 0:
+                    continue
+            count += 1
+            total += weights[entry] if len(weights) > 0 else 1.0
+        counts[i], sums[i] = count, total
 
 
 @njit(cache=True, nogil=True)
@@ -118,113 +187,68 @@ def _scale(
             values[entry] = value
 
 
-_NO_INDUCED_WEIGHTS = np.empty(0, np.float32)
-_PIECES = 8  # a call is cut into, so that threads share it evenly
+# A row that the system does not have in memory is waited for by the thread that asks for it;
+# several ask at once.
+_READERS = 16
+_WORTH_READERS = 256  # rows below which one thread has read them before others are awake
+
+# The system's own, so that a compiled loop can read without Python's lock.
+_pread: Any = types.ExternalFunction(
+    "pread", types.intp(types.intc, types.intp, types.uintp, types.int64)
+)
 
 
-def count_inside(
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray | None,
-    nodes: IntArray,
-    position: IntArray,
-) -> tuple[IntArray, FloatArray]:
-    """(s,) how many entries of the rows `nodes` have their column inside, and (s,) their sums.
+def gather_rows(
+    ids: IntArray, descriptor: int, slots: IntArray, hot: AnyArray, out: AnyArray
+) -> bool:
+    """out (k, u) int16 = the rows `ids` of an open file of such rows, read in the file's order.
 
-    `position` (n,) is a node's number among those inside, -1 for all others. That the rows lie
-    within the entries is known (`check_rows`); columns of a damaged file are refused, so that
-    `cut_inside` can rely on those counted.
+    `slots` (n,) says which row of `hot` is the same, -1 that none is; of length 0: none at all.
+    Returns True if every row could be read.
     """
-    counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
-    matrix = indptr, indices, _NO_INDUCED_WEIGHTS if weights is None else weights
-    over_ranges(lambda a, b: _count(a, b, *matrix, nodes, position, counts, sums), _pieces(nodes))
-    if len(counts) and counts.min() < 0:
-        raise damaged(indices, f"it names a column outside of 0..{len(position) - 1:,}")
-    return counts, sums
-
-
-def cut_inside(
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray | None,
-    nodes: IntArray,
-    position: IntArray,
-    counts: IntArray,
-    *,
-    loops: bool,
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """The CSR arrays of the rows `nodes`, columns renumbered by `position`, which ascends.
-
-    `counts` (s,) are those of `count_inside`. With `loops`, a row also has its own column.
-    """
-    starts = np.zeros(len(nodes) + 1, np.int64)
-    np.cumsum(counts + loops, out=starts[1:])
-    columns = np.empty(starts[-1], position.dtype)
-    values = np.empty(starts[-1], np.float32)
-    matrix = indptr, indices, _NO_INDUCED_WEIGHTS if weights is None else weights
-    over_ranges(
-        lambda a, b: _cut_induced(a, b, *matrix, nodes, position, loops, starts, columns, values),
-        _pieces(nodes),
+    order = np.argsort(ids)
+    bounds = [0, len(ids)]
+    if len(ids) >= _WORTH_READERS:
+        bounds = np.linspace(0, len(ids), _READERS + 1).astype(np.int64).tolist()
+    read = _readers(os.getpid()).map(
+        lambda part: _gather(part[0], part[1], order, ids, descriptor, slots, hot, out),
+        pairwise(bounds),
     )
-    return starts, columns, values
+    return all(list(read))
 
 
-def _pieces(nodes: IntArray) -> IntArray:
-    return np.linspace(0, len(nodes), _PIECES + 1).astype(np.int64)
-
-
-@njit(cache=True, nogil=True)
-def _count(
-    start: int,
-    stop: int,
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray,
-    nodes: IntArray,
-    position: IntArray,
-    counts: IntArray,
-    sums: FloatArray,
-) -> None:
-    for i in range(start, stop):
-        count, total = 0, 0.0
-        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            column = indices[entry]
-            if column < 0 or column >= len(position):
-                count = -1
-                break
-            if position[column] >= 0:
-                count += 1
-                total += weights[entry] if len(weights) > 0 else 1.0
-        counts[i], sums[i] = count, total
+@cache
+def _readers(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """One pool a process: threads do not survive a fork."""
+    return ThreadPoolExecutor(_READERS, thread_name_prefix="fastgcn-reader")
 
 
 @njit(cache=True, nogil=True)
-def _cut_induced(
+def _gather(
     start: int,
     stop: int,
-    indptr: IntArray,
-    indices: IntArray,
-    weights: FloatArray,
-    nodes: IntArray,
-    position: IntArray,
-    loops: bool,
-    starts: IntArray,
-    columns: IntArray,
-    values: FloatArray,
-) -> None:
+    order: IntArray,
+    ids: IntArray,
+    descriptor: int,
+    slots: IntArray,
+    hot: AnyArray,
+    out: AnyArray,
+) -> bool:
+    """True if every row could be read."""
+    row_bytes, begin = 2 * out.shape[1], out.ctypes.data
     for i in range(start, stop):
-        own, at = position[nodes[i]], starts[i]
-        loop_to_come = loops
-        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            column = position[indices[entry]]
-            if column < 0:
-                continue
-            if loop_to_come and column > own:
-                columns[at], values[at] = own, 1
-                at += 1
-                loop_to_come = False
-            columns[at] = column
-            values[at] = weights[entry] if len(weights) > 0 else 1
-            at += 1
-        if loop_to_come:
-            columns[at], values[at] = own, 1
+        place = order[i]
+        row = ids[place]
+        slot = slots[row] if len(slots) > 0 else -1
+        if slot >= 0:
+            for j in range(out.shape[1]):
+                out[place, j] = hot[slot, j]
+        else:
+            done = 0
+            while done < row_bytes:
+                to, at = begin + place * row_bytes + done, row * row_bytes + done
+                got = _pread(descriptor, to, row_bytes - done, at)
+                if got <= 0:
+                    return False
+                done += got
+    return True

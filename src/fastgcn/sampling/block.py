@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.features.sparse import InputRows
-from fastgcn.kernels.groups import Blocks
+from fastgcn.kernels.blocks import Blocks
 from fastgcn.kernels.products import mixing_first_pays, sparse_times_dense, transposed_times_dense
 from fastgcn.sampling.draws import Rng
 
@@ -76,7 +76,7 @@ class Block:
         if self.csr is None:
             return self.adj @ h
         if torch.is_grad_enabled() and h.requires_grad:
-            return cast(Tensor, _Mix.apply(h, self))  # type: ignore[no-untyped-call]
+            return cast(Tensor, _BlockMix.apply(h, self))  # type: ignore[no-untyped-call]
         return torch.from_numpy(self.mixed(_rows(h)))
 
     def mixed(self, h: FloatArray) -> FloatArray:
@@ -90,16 +90,16 @@ class Block:
         return transposed_times_dense(*self.csr, gradient, len(self.src))
 
     def own_rows(self, h: Tensor) -> Tensor:
-        """(s, d): of rows h (k, d) of `src`, those of `dst`, which lead where they are there."""
+        """(s, d): the rows of `dst` among rows h (k, d) of `src`, which begins with them."""
         return h[: len(self.dst)]
 
     @property
     def mix_first_only(self) -> bool:
-        """Whether `mix` must see H itself and not HW."""
+        """True if `mix` must be given H itself and not HW."""
         return False
 
     def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
-        """Whether (adj H)W takes fewer multiplications than adj(HW), W being (n_in, n_out)."""
+        """True if (adj H)W takes fewer multiplications than adj(HW), for W (n_in, n_out)."""
         # Not by len, which takes microseconds for a tensor.
         rows, sources = self.dst.numel(), self.src.numel()
         return bool(mixing_first_pays(self.entries, rows, sources, n_in, n_out))
@@ -120,7 +120,7 @@ class Block:
         return int((self.adj == 0).all(dim=1).sum())
 
 
-class _Mix(torch.autograd.Function):
+class _BlockMix(torch.autograd.Function):
     """`Block.mix` where a gradient is wanted."""
 
     @staticmethod
@@ -213,8 +213,8 @@ def _csr_tensor(indptr: IntArray, columns: IntArray, values: FloatArray, n_colum
 
 @cache
 def _hear_out_warnings() -> None:
-    """Once a process torch calls its CSR layout a beta feature, and some versions remark on
-    unchecked invariants though told not to check; the products we use are tested."""
+    """Let torch give its warnings about CSR tensors (a beta feature, unchecked invariants) once,
+    unheard; the products that we use are tested."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)
         _csr_tensor(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), 1)
@@ -226,7 +226,7 @@ class BlockGroup:
 
     Attributes:
         dst: (b, s) int64, the batches.
-        arrays: CSR arrays and sources of all blocks, one behind the other.
+        arrays: CSR arrays and sources of all blocks, concatenated.
     """
 
     dst: Tensor
@@ -237,7 +237,7 @@ class BlockGroup:
 
     @property
     def src(self) -> Tensor:
-        """The sources of all blocks, one's behind the other's."""
+        """The sources of all blocks, concatenated."""
         *_, sources, starts = self.arrays
         return torch.from_numpy(sources[: starts[1, -1]])
 

@@ -29,7 +29,7 @@ _ROUNDS = 16
 def uniforms(count: int, rng: Rng) -> FloatArray:
     """(count,) float64 in [0, 1): the only way randomness enters a sampler.
 
-    So many at once are those that as many calls for one would give.
+    One call for `count` numbers gives the same numbers as `count` calls for one.
     """
     if isinstance(rng, np.random.Generator):
         return rng.random(count)
@@ -52,7 +52,7 @@ class Law:
 
     @classmethod
     def of(cls, q: FloatArray, draws: int | None = None) -> "Law":
-        """For so many draws altogether, or for any number: more slots take longer to make."""
+        """For `draws` draws in all, or for any number if None, which takes longer to prepare."""
         slots = len(q) if draws is None else min(len(q), 2 * draws)
         return cls(q, *running_sums(q, slots))
 
@@ -83,7 +83,7 @@ def make_drawing(
 ) -> Drawing:
     """Poisson or successive draws; q need not be normalised, and zeros are never drawn.
 
-    With `once`, it is prepared for a single draw, which takes less time to begin with.
+    With `once`, it is prepared for a single draw, which takes less time.
     Without `correct_weights`, successive draws have the weight 1/(t·q(u)), which is right only
     for independent draws from a q that sums to one.
 
@@ -108,7 +108,7 @@ class Nothing:
 
 
 def independent_points(batches: int, t: int, rng: Rng) -> FloatArray:
-    """Uniform ones."""
+    """Uniform points."""
     return uniforms(batches * t, rng).reshape(batches, t)
 
 
@@ -142,7 +142,7 @@ POINTS: dict[Draws, Callable[[int, int, Rng], FloatArray]] = {
 class Successive:
     """t distinct vertices one after the other, each from q over those left; Des Raj's weights.
 
-    Where all `support` vertices of positive q are drawn, they are what they are: weights of one.
+    If all `support` vertices of positive q are drawn, each has weight one.
     """
 
     law: Law
@@ -202,10 +202,10 @@ def raj_weights(p: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Each vertex is drawn or not for itself, with probability p(u); weight 1/p(u).
+    """Each vertex is drawn independently with probability p(u); its weight is 1/p(u).
 
-    Instead of tossing n coins, a Poisson process runs along the vertices, u being as long as
-    −log(1 − p(u)), and hits u with probability p(u): a draw costs as much as it draws.
+    Instead of tossing n coins, a Poisson process runs along the vertices, each as long as
+    −log(1 − p(u)), and hits u with probability p(u): the cost grows with what is drawn, not n.
 
     Attributes:
         inclusion: (n,) p(u) = min(1, c·q(u)), c such that t vertices are expected.

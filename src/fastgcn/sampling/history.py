@@ -1,4 +1,4 @@
-"""`HistorySampler`: only what has changed since the rows were last computed in full is sampled."""
+"""`HistorySampler`: samples only the change since the hidden rows were last computed in full."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -47,12 +47,12 @@ class HistoryBlock(Block):
 
     @property
     def empty_rows(self) -> int:
-        """None: a row that meets no vertex is still estimated, by what it was."""
+        """0: a row that meets no vertex is still estimated, by its row of ÂH̄."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptLayer:
     """H̄ (n, d) and ÂH̄ (n, d) of one layer's input."""
 
     hidden: Tensor
@@ -75,7 +75,7 @@ class HistorySampler:
     def __init__(self, sampler: LayerSampler, every: int = 1) -> None:
         self.sampler, self.every = sampler, every
         self.refreshes, self.multiplications, self.seconds = 0, 0, 0.0
-        self._kept: list[_Kept | None] = [None] * len(sampler.samples)
+        self._kept: list[_KeptLayer | None] = [None] * len(sampler.samples)
 
     @property
     def hidden(self) -> list[Tensor | None]:
@@ -116,13 +116,13 @@ class HistorySampler:
         """Go on from what `state` said."""
         self.refresh([state.get(str(layer)) for layer in range(len(self._kept))])
 
-    def _keep(self, hidden: Tensor) -> _Kept:
+    def _keep(self, hidden: Tensor) -> _KeptLayer:
         matrix = self.sampler.adjacency
         # A copy: what was given may be changed in place before the next refresh.
         h = hidden.detach().to("cpu", torch.float32, copy=True).contiguous()
         mixed = sparse_times_dense(matrix.indptr, matrix.indices, matrix.values, h.numpy())
         self.multiplications += len(matrix.values) * h.shape[1]
-        return _Kept(h, torch.from_numpy(mixed))
+        return _KeptLayer(h, torch.from_numpy(mixed))
 
     def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
         """The blocks of `batch`, from the input layer up."""
@@ -132,7 +132,7 @@ class HistorySampler:
         ]
 
 
-def _with_history(block: Block, kept: _Kept) -> HistoryBlock:
+def _with_history(block: Block, kept: _KeptLayer) -> HistoryBlock:
     rows = kept.hidden.index_select(0, block.src)
     base = kept.mixed.index_select(0, block.dst)
     return HistoryBlock(block.dst, block.src, block.adj, rows, base)

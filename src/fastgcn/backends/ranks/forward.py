@@ -12,7 +12,7 @@ from fastgcn.backends.exact import ExactForward, feature_rows
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, normalize_shard
 from fastgcn.config import TrainConfig
-from fastgcn.features.propagate import FilledRows
+from fastgcn.features.buffer import RowBuffer
 from fastgcn.features.store import FeatureStore
 from fastgcn.graph.adjacency import Rows
 from fastgcn.graph.csr import index_dtype
@@ -84,7 +84,8 @@ class ShardForward(ExactForward):
         z = self.z.rows.cpu().numpy()
         rows, bounds = self.plan.rows[number], self.plan.bounds[number]
         product = ring_product(self.comm, rows, bounds, z.shape[1], lambda a, b: z[a:b])
-        self.z = FilledRows(0, None)  # so that only the product and the next rows are in memory
+        # So that only the product and the next rows are in memory.
+        self.z = RowBuffer(np.empty(0, np.int64))
         mixed = torch.from_numpy(product)
         return lambda start, ids: mixed[start : start + len(ids)].to(self.device)
 

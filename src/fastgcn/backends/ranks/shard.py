@@ -14,12 +14,12 @@ from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.data.shards import StoredShard, cut
 from fastgcn.errors import InputError
-from fastgcn.graph.adjacency import Rows, row_chunks, scaling_factors
+from fastgcn.graph.adjacency import Rows, scaling_factors
 from fastgcn.graph.checks import plain
 from fastgcn.graph.csr import CSR, check_columns, check_rows, index_dtype
+from fastgcn.graph.edges import GraphEdges, count_inside, positions, row_chunks
 from fastgcn.graph.graph import Graph, Split
 from fastgcn.graph.nodes import own_ids, parse_nodes
-from fastgcn.scratch import forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def normalize_shard(shard: Shard, nodes: IntArray | None, normalization: str) ->
     from fastgcn.kernels.rows import scale_rows  # loads numba
 
     bounds = shard.bounds
-    position: IntArray = np.empty(0, np.int32)
+    position = None
     if nodes is not None:
         bounds, position = _number_nodes(shard, nodes)
     loops = normalization != "neighbors"
@@ -230,44 +230,43 @@ def _number_nodes(shard: Shard, nodes: IntArray) -> tuple[IntArray, IntArray]:
     comm, n = shard.group.host_comm, int(shard.bounds[-1])
     counts = comm.gather_counts(len(nodes), "numbers of nodes")
     everyone = comm.all_gather(torch.from_numpy(nodes + shard.start), counts, "node ids").numpy()
-    position = np.full(n, -1, index_dtype(n))
-    position[everyone] = np.arange(len(everyone), dtype=position.dtype)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), position
+    bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return bounds, positions(everyone, n)
 
 
 def _with_loops(
-    shard: Shard, nodes: IntArray | None, position: IntArray, bounds: IntArray, *, loops: bool
+    shard: Shard,
+    nodes: IntArray | None,
+    position: IntArray | None,
+    bounds: IntArray,
+    *,
+    loops: bool,
 ) -> tuple[Rows, FloatArray]:
-    """Own rows of A + I, or of A without `loops`, read in pieces; and (s,) float64 their sums."""
-    from fastgcn.kernels.rows import count_inside  # loads numba
-    from fastgcn.kernels.shares import copy_rows
+    """Own rows of A + I, or of A without `loops`; and (s,) float64 their sums."""
+    from fastgcn.kernels.rows import cut_rows  # loads numba
 
-    csr, first = shard.csr, int(bounds[shard.group.rank])
+    csr, first, n = shard.csr, int(bounds[shard.group.rank]), int(bounds[-1])
     some = np.arange(shard.n_nodes) if nodes is None else nodes
     check_rows(csr.indptr, csr.indices, some)
-    pieces = list(row_chunks(csr.indptr[some + 1] - csr.indptr[some]))
-    counts = np.diff(csr.indptr)
-    if nodes is not None:
-        counts = np.empty(len(some), np.int64)
-        for a, b in pieces:
-            matrix = csr.indptr, csr.indices, None
-            counts[a:b] = count_inside(*matrix, some[a:b], position)[0]
-            forget(csr.indices)
-    indptr = np.zeros(len(some) + 1, np.int64)
-    np.cumsum(counts + loops, out=indptr[1:])
-    columns = np.empty(indptr[-1], index_dtype(int(bounds[-1])))
-    values = np.empty(indptr[-1], np.float32)
-    sums = np.empty(len(some))
-    weights = np.empty(0, np.float32) if csr.weights is None else csr.weights
-    for a, b in pieces:
-        if nodes is None:  # with some nodes, `count_inside` has checked the columns
-            read = csr.indices[csr.indptr[a] : csr.indptr[b]]
-            check_columns(read, int(shard.bounds[-1]), csr.indices)
-        arrays = csr.indptr, csr.indices, weights
-        copy_rows(a, b, arrays, some, position, first, loops, indptr, columns, values, sums)
-        forget(csr.indices)
-        forget(weights)
-    return Rows(indptr, columns, values), sums
+    counts = None
+    if position is None:
+        sums = GraphEdges(csr).sums(some)
+    else:
+        counts, sums = np.empty(len(some), np.int64), np.empty(len(some))
+        for a, b in row_chunks(csr.indptr[some + 1] - csr.indptr[some]):
+            counts[a:b], sums[a:b] = count_inside(csr, some[a:b], position)
+    indptr, columns, values = cut_rows(
+        csr.indptr,
+        csr.indices,
+        csr.weights,
+        some,
+        loops=loops,
+        own=np.arange(first, first + len(some)),
+        position=position,
+        counts=counts,
+    )
+    check_columns(columns, n, csr.indices)
+    return Rows(indptr, columns.astype(index_dtype(n), copy=False), values), sums + loops
 
 
 def column_squares(matrix: ShardAdjacency, comm: Communicator) -> FloatArray:
