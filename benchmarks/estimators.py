@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 from benchmarks.cases import OWN_SPLIT, Case, graph
-from benchmarks.network import AsWritten, GradientErrors, TrainedNetwork, time_steps
+from benchmarks.network import GradientErrors, TrainedNetwork, time_steps
 from benchmarks.pages import DASH, Experiment, from_records, line_figure, mean_sd, short
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.config import TrainConfig
@@ -18,7 +17,6 @@ from fastgcn.report.plots import Series
 from fastgcn.train.presets import paper_preset
 
 BASELINE = "Algorithm 2"
-AS_WRITTEN = f"{BASELINE} as written"
 DATA = ("cora", "pubmed", "reddit-sim")
 
 # A step takes as long as another's if it takes at most so much longer, in parts of that one:
@@ -119,13 +117,13 @@ QUICK = Effort(
 
 
 Seconds = Mapping[int, float]  # a step, by sample size, ascending
-Sizes = Mapping[str, int | None]  # the largest within a time; None: even the smallest takes longer
 
 
 def equal_time_samples(seconds: Seconds, limit: float) -> int | None:
     """The largest t whose step takes at most `limit`, by the times of some sizes.
 
     Between two sizes time is taken to be linear in t; beyond the largest nothing is claimed.
+    None: even the smallest size takes longer.
 
     >>> equal_time_samples({100: 1.0, 400: 1.5, 1600: 4.0}, limit=2.0)
     640
@@ -178,7 +176,6 @@ class Costs:
             "sizes": list(effort.sizes),
             "rounds": effort.rounds,
             "chunk_seconds": effort.chunk_seconds,
-            "as_written": True,
         }
         return Measurement(f"{self.data}: times of steps", key, self._measure_times)
 
@@ -188,8 +185,6 @@ class Costs:
             sizes = self.effort.samples(self.t, network.trainer.data.adjacency.n)
             configs = {(m.name, t): m.config(self.base, t) for m in MEMBERS for t in sizes}
             trainers = {f"{n}, {t}": network.trainer_with(c) for (n, t), c in configs.items()}
-            every = AsWritten(network.trainer.data.adjacency, [self.t])
-            trainers["as written"] = network.trainer_with(self.base, every)
             found = time_steps(
                 trainers, rounds=self.effort.rounds, chunk_seconds=self.effort.chunk_seconds
             )
@@ -198,11 +193,7 @@ class Costs:
                 step = found[f"{name}, {t}"]
                 beside = network.seconds_an_epoch(config) / step["batches_per_epoch"]
                 times[name][str(t)] = step["seconds_per_batch"] + beside
-            batches = trainers["as written"].minibatches
-            drawn = batches.singly(islice(batches.shuffled(), self.effort.batches))
-            rows = [len(part.x) for part in drawn]
-        seconds = found["as written"]["seconds_per_batch"]
-        return {"members": times, "written": {"seconds": seconds, "rows": sum(rows) / len(rows)}}
+        return {"members": times}
 
     def _error(self, config: TrainConfig) -> Measurement:
         batches, draws = self.effort.batches, self.effort.draws
@@ -215,8 +206,8 @@ class Costs:
 
         return Measurement(f"{self.data}: gradients, t = {config.samples}", key, measure)
 
-    def _found(self, results: Results) -> dict[str, tuple[Seconds, Sizes]] | None:
-        """The times of each member, and the largest sizes within Algorithm 2's times."""
+    def _found(self, results: Results) -> dict[str, tuple[Seconds, int | None]] | None:
+        """The times of each member, and its largest size within Algorithm 2's time."""
         found = results.get(self._times().key)
         if found is None:
             return None
@@ -224,16 +215,9 @@ class Costs:
             name: {int(t): seconds for t, seconds in by_size.items()}
             for name, by_size in found["members"].items()
         }
-        limits = {"equal": times[BASELINE][self.t], "written": found["written"]["seconds"]}
-        within = {
-            name: {
-                what: equal_time_samples(seconds, limit * (1 + TOLERANCE))
-                for what, limit in limits.items()
-            }
-            for name, seconds in times.items()
-        }
-        within[BASELINE]["equal"] = self.t
-        return {name: (times[name], within[name]) for name in times}
+        limit = times[BASELINE][self.t] * (1 + TOLERANCE)
+        within = {name: equal_time_samples(each, limit) for name, each in times.items()}
+        return {name: (times[name], (within | {BASELINE: self.t})[name]) for name in times}
 
     def summary(self, results: Results) -> Record | None:
         """All figures, members in their order; None as long as some are missing."""
@@ -242,29 +226,26 @@ class Costs:
             return None
         members = []
         for member in MEMBERS:
-            seconds, within = found[member.name]
-            errors = {
-                t: results.get(self._error(member.config(self.base, t)).key)
-                for t in all_sizes(seconds, within)
-            }
-            if None in errors.values():
-                return None
-            at: dict[int, Record] = {t: {"t": t, **(error or {})} for t, error in errors.items()}
+            seconds, equal = found[member.name]
+            at: dict[int, Record] = {}
+            for t in all_sizes(seconds, equal):
+                error = results.get(self._error(member.config(self.base, t)).key)
+                if error is None:
+                    return None
+                at[t] = {"t": t, **error}
             curve = [{"seconds": s, **at[t]} for t, s in seconds.items()]
             own: Record = {"member": member.name, "seconds": seconds[self.t], "curve": curve}
-            there = {what: None if t is None else at[t] for what, t in within.items()}
-            members.append(at[self.t] | own | there)
-        written = (results.get(self._times().key) or {})["written"]
-        return {"data": self.data, "t": self.t, "written": written, "members": members}
+            members.append(at[self.t] | own | {"equal": None if equal is None else at[equal]})
+        return {"data": self.data, "t": self.t, "members": members}
 
     def show(self, results: Results) -> list[Content | None]:
         found = self.summary(results)
         return [] if found is None else [cost_table(found), finding(found), figure(found)]
 
 
-def all_sizes(seconds: Seconds, within: Sizes) -> list[int]:
-    """Sample sizes that were timed, and those at equal time."""
-    return sorted({*seconds, *(t for t in within.values() if t is not None)})
+def all_sizes(seconds: Seconds, equal: int | None) -> list[int]:
+    """Sample sizes that were timed, and that at equal time."""
+    return sorted({*seconds, *([] if equal is None else [equal])})
 
 
 def split_of(data: str) -> str | None:
@@ -330,65 +311,42 @@ def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) ->
 
 
 def cost_table(costs: Record) -> Table:
-    """A row for each member: its error and time at the paper's t, and its errors at equal time."""
+    """A row for each member: its error and time at the paper's t, and its error at equal time."""
+    rows = []
+    for each in costs["members"]:
+        there, gain = each["equal"], gain_of(costs, each)
+        known = there is not None
+        at_equal_time = (f"{there['t']:,}", _error(there), short(gain)) if known else (DASH,) * 3
+        cells = (_error(each), short(each["variance"]), short(each["rows"]))
+        rows.append((each["member"], *cells, f"{1000 * each['seconds']:.2f}", *at_equal_time))
     head = (
         "estimator", "error", "variance", "rows", "ms a step",
         "t at equal time", "error there", "gain",
-        "t at the time as written", "error there", "gain",
     )  # fmt: skip
-    written = costs["members"][0] | costs["written"]
-    written |= {"member": AS_WRITTEN, "equal": None, "written": None}
-    rows = [
-        (
-            each["member"],
-            _error(each),
-            short(each["variance"]),
-            short(each["rows"]),
-            f"{1000 * each['seconds']:.2f}",
-            *_at(costs, each, "equal"),
-            *_at(costs, each, "written"),
-        )
-        for each in [written, *costs["members"]]
-    ]
     caption = f"Error of the gradient and time on {costs['data']}, t = {costs['t']:,}"
     return Table(head, rows, caption)
 
 
-def _at(costs: Record, member: Record, which: str) -> tuple[str, str, str]:
-    there, gain = member[which], gain_of(costs, member, which)
-    if there is None or gain is None:
-        return DASH, DASH, DASH
-    return f"{there['t']:,}", _error(there), short(gain)
-
-
-def gain_of(costs: Record, member: Record, which: str = "equal") -> float | None:
-    """How many times a member's error is below Algorithm 2's, at the time of its step.
-
-    `which` says whether that is the time of the library's step, or of the step as written.
-    """
-    if member[which] is None:
+def gain_of(costs: Record, member: Record) -> float | None:
+    """How many times a member's error is below Algorithm 2's, at the time of its step."""
+    if member["equal"] is None:
         return None
-    return float(costs["members"][0]["error"] / member[which]["error"])
+    return float(costs["members"][0]["error"] / member["equal"]["error"])
 
 
 def finding(costs: Record) -> str:
-    """Which estimator is best at equal time, in two sentences or three."""
-    text = f"On {costs['data']}, at the time that a step of Algorithm 2 takes with "
-    text += f"t = {costs['t']:,}, {_best(costs, 'equal')}."
-    gains = [gain_of(costs, each) for each in costs["members"]]
-    if slow := gains.count(None):
-        text += f" {slow} of {len(gains)} take longer at any size tried."
-    text += f" At the {1000 * costs['written']['seconds']:.2f} ms that it takes as it is written, "
-    return f"{text}every row drawn computed, {_best(costs, 'written')}."
-
-
-def _best(costs: Record, which: str) -> str:
-    gains = {each["member"]: gain_of(costs, each, which) for each in costs["members"]}
+    """Which estimator is best at equal time, in a sentence or two."""
+    gains = {each["member"]: gain_of(costs, each) for each in costs["members"]}
     known = {name: gain for name, gain in gains.items() if gain is not None}
     best = max(known, key=lambda name: known[name])
+    text = f"On {costs['data']}, at the time that a step of Algorithm 2 takes with "
+    text += f"t = {costs['t']:,}, "
     if known[best] < _CLEARLY:
-        return "no estimator's error is clearly below its own"
-    return f"the smallest error is that of {best}: {short(known[best])} times below its own"
+        text += "no estimator's error is clearly below its own."
+    else:
+        text += f"the smallest error is that of {best}: {short(known[best])} times below its own."
+    slow = len(gains) - len(known)
+    return f"{text} {slow} of {len(gains)} take longer at any size tried." if slow else text
 
 
 def figure(costs: Record) -> Figure | None:
@@ -402,7 +360,7 @@ def figure(costs: Record) -> Figure | None:
             series.append(Series(each["member"], milliseconds, [p["error"] for p in curve]))
     sizes = [point["t"] for point in costs["members"][0]["curve"]]
     title = f"Error of the gradient against time, {costs['data']}"
-    about = f"t from {min(sizes):,} to {max(sizes):,}. {finding(costs)}"
+    about = f"{title}, t from {min(sizes):,} to {max(sizes):,}"
     return line_figure(series, title, about, "ms a step", "squared error / squared norm")
 
 
