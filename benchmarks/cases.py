@@ -1,13 +1,14 @@
 """Trainings over seeds, at the learning rate that validation prefers, and what they came to."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count, islice
 
 import numpy as np
 
+from benchmarks.pages import Experiment
 from benchmarks.results import Key, Measurement, Record, Results
 from fastgcn.arrays import IntArray
 from fastgcn.backends.cpu import CpuBackend, ready
@@ -21,6 +22,7 @@ from fastgcn.data.store import is_store
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
+from fastgcn.report.page import Content
 from fastgcn.train.loop import Training, fit
 
 OWN_SPLIT = "own"  # the only split that the data set has
@@ -171,6 +173,25 @@ class Case:
         if self.curve:
             return Measurement(label, curve, train, instead=None if timed else key)
         return Measurement(label, key, train, instead=curve)
+
+
+def from_cases(
+    name: str,
+    title: str,
+    parts: Callable[[], Iterable[Case | Measurement]],
+    show: Callable[[Results], Sequence[Content | None]],
+    question: str = "",
+) -> Experiment:
+    """An experiment that needs the trainings of some cases, and some measurements."""
+
+    def plan(results: Results) -> Iterator[Measurement]:
+        for part in parts():
+            if isinstance(part, Case):
+                yield from part.plan(results)
+            else:
+                yield part
+
+    return Experiment(name=name, title=title, question=question, plan=plan, show=show)
 
 
 def _curve_key(key: Record) -> Record:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from benchmarks.cases import OWN_SPLIT, Case, graph
+from benchmarks.cases import OWN_SPLIT, Case, from_cases, graph
 from benchmarks.network import GradientErrors, TrainedNetwork, time_steps
 from benchmarks.pages import DASH, Experiment, from_records, line_figure, mean_sd, short
 from benchmarks.results import Measurement, Record, Results
@@ -259,26 +259,16 @@ def experiments(effort: Effort, data: Sequence[str] = DATA) -> list[Experiment]:
     """The members, their costs but on Cora, and their accuracy but on reddit-sim."""
     compared = [Costs(name, effort) for name in data if name != "cora"]
     cases = {name: accuracy_cases(name, effort) for name in data if name != "reddit-sim"}
-
-    def plan(results: Results) -> Iterator[Measurement]:
-        for each in cases.values():
-            for case in each.values():
-                yield from case.plan(results)
-
+    trained = [case for each in cases.values() for case in each.values()]
     rows = [(member.name, member.in_words() or "those of the paper") for member in MEMBERS]
     members = Table(("estimator", "settings"), rows, "The estimators")
-
-    def show(results: Results) -> list[Table]:
-        return [accuracy_table(cases, results)]
-
-    of_costs = [
-        Experiment(name=c.data, title=f"Error and time on {c.data}", plan=c.plan, show=c.show)
-        for c in compared
-    ]
     return [
         from_records("members", "The estimators", {}, lambda _: [members]),
-        *of_costs,
-        Experiment(name="accuracy", title="Accuracy", plan=plan, show=show),
+        *(
+            Experiment(name=c.data, title=f"Error and time on {c.data}", plan=c.plan, show=c.show)
+            for c in compared
+        ),
+        from_cases("accuracy", "Accuracy", lambda: trained, partial(accuracy_table, cases)),
     ]
 
 
@@ -299,7 +289,7 @@ def accuracy_cases(data: str, effort: Effort) -> dict[str, Case]:
     }
 
 
-def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) -> Table:
+def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) -> list[Table]:
     """Test micro-F1: a row for each member, a column for each data set."""
     rows = []
     for member in MEMBERS:
@@ -307,7 +297,7 @@ def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) ->
         # As many seeds for each member, though more may be on file.
         scores = (case.test_scores(results)[: case.seeds] for case in own)
         rows.append((member.name, *(mean_sd(each, 4) for each in scores)))
-    return Table(("estimator", *cases), rows, "Test micro-F1, mean ± sd over seeds")
+    return [Table(("estimator", *cases), rows, "Test micro-F1, mean ± sd over seeds")]
 
 
 def cost_table(costs: Record) -> Table:

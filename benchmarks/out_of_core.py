@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.pages import DASH, Experiment, from_records, mean_sd, short
+from benchmarks.pages import DASH, Experiment, from_records, short
 from benchmarks.processes import fresh
 from benchmarks.results import Measurement, Record
 from fastgcn.data.generate_config import GenerateConfig
@@ -38,6 +38,7 @@ from fastgcn.memory import memory_bytes
 from fastgcn.report.page import Table
 
 if TYPE_CHECKING:
+    from benchmarks.cases import Case
     from fastgcn import Graph, TrainConfig
 
 KIND: dict[str, Any] = {"features": 128, "classes": 16, "max_degree": 10_000}
@@ -48,7 +49,6 @@ _TOLD = (
     "seconds_per_batch", "precompute_seconds", "sampling_seconds", "compute_seconds",
     "evaluation_seconds", "batches", "val_micro_f1", "test_micro_f1",
 )  # fmt: skip
-_DTYPES = ("float32", "float16", "bfloat16")
 _TURNS = 10
 _DROP_SECONDS = 0.05
 _ROWS = 1 << 18  # of a table that are written together
@@ -189,10 +189,21 @@ UNLIMITED = ("fits", "fits-steps", "tables")
 
 def experiments(folder: Path, limit: str) -> list[Experiment]:
     """A row a step, and the scores of each precision."""
-    every = product(("pubmed", "reddit-sim"), _DTYPES, range(3))
-    scores = {f"{data}, {dtype}, {s}": _dtype(data, dtype, s) for data, dtype, s in every}
+    from benchmarks.accuracy import table_of  # not at the top, for a step pays for its imports
+
     steps = [_step(name, folder, limit) for name in STEPS]
-    return [*steps, from_records("dtype", "Half precision", scores, show_dtypes)]
+    return [*steps, table_of("dtype", "Half precision", dtype_cases)]
+
+
+def dtype_cases() -> Iterator["Case"]:
+    """Trainings with ÂX in each precision."""
+    from benchmarks.cases import OWN_SPLIT, Case
+    from fastgcn.train.presets import paper_preset
+
+    for data, dtype in product(("pubmed", "reddit-sim"), ("float32", "float16", "bfloat16")):
+        config = paper_preset(data).replace(inputs_dtype=dtype, device="cpu")
+        rates = (config.learning_rate,)
+        yield Case(label=dtype, data=data, split=OWN_SPLIT, config=config, rates=rates, seeds=3)
 
 
 def _step(name: str, folder: Path, limit: str) -> Experiment:
@@ -212,27 +223,3 @@ def _step(name: str, folder: Path, limit: str) -> Experiment:
 
     key = {"figure": "out of core", "step": name, "limit": limit, "nodes": LARGE.nodes}
     return from_records(name, name, {name: Measurement(f"Out of core: {name}", key, measure)}, show)
-
-
-def _dtype(data: str, dtype: str, seed: int) -> Measurement:
-    from fastgcn.train.presets import paper_preset
-
-    config = paper_preset(data).replace(seed=seed, inputs_dtype=dtype, device="cpu")
-    key = {"figure": "inputs dtype", "data": data, "config": config.to_dict()}
-
-    def measure() -> Record:
-        import fastgcn
-
-        metrics = fastgcn.fit(fastgcn.load(data), config).metrics
-        return {key: metrics[key] for key in ("val_micro_f1", "test_micro_f1", "best_epoch")}
-
-    return Measurement(f"{data}: {dtype}, seed {seed}", key, measure)
-
-
-def show_dtypes(found: dict[str, Record]) -> list[Table]:
-    rows = []
-    for data in ("pubmed", "reddit-sim"):
-        names = ([f"{data}, {dtype}, {seed}" for seed in range(3)] for dtype in _DTYPES)
-        scores = ([found[name]["test_micro_f1"] for name in seeds] for seeds in names)
-        rows.append((data, *(mean_sd(each, 4) for each in scores)))
-    return [Table(("", *_DTYPES), rows, "Test micro-F1, mean ± sd over seeds")]

@@ -1,10 +1,10 @@
 """All experiments of the paper, by name."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from benchmarks import convergence, paper_samples, paper_systems, variance
-from benchmarks.cases import Case
+from benchmarks.cases import Case, from_cases
 from benchmarks.pages import Experiment
 from benchmarks.paper_scale import Contents, Scale
 from benchmarks.results import Measurement, Results
@@ -80,24 +80,14 @@ _EXPERIMENTS: dict[str, tuple[str, str, Parts, Show]] = {
 
 def experiments(scale: Scale) -> list[Experiment]:
     """All experiments of the paper, in its order."""
-    return [_experiment(scale, name, *each) for name, each in _EXPERIMENTS.items()]
+    return [
+        from_cases(name, title, partial(parts, scale), partial(show, scale), question)
+        for name, (title, question, parts, show) in _EXPERIMENTS.items()
+    ]
 
 
 def summary(scale: Scale) -> Experiment:
     """The table of the README."""
     parts, show = paper_systems.times_and_trainings, paper_systems.show_summary
-    return _experiment(scale, "reproduce", "The paper, measured again", "", parts, show)
-
-
-def _experiment(
-    scale: Scale, name: str, title: str, question: str, parts: Parts, show: Show
-) -> Experiment:
-    def plan(results: Results) -> Iterator[Measurement]:
-        for part in parts(scale):
-            if isinstance(part, Case):
-                yield from part.plan(results)
-            else:
-                yield part
-
-    shown = partial(show, scale)
-    return Experiment(name=name, title=title, question=question, plan=plan, show=shown)
+    title = "The paper, measured again"
+    return from_cases("reproduce", title, partial(parts, scale), partial(show, scale))
