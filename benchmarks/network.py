@@ -20,8 +20,7 @@ from fastgcn.backends.steps import flat_gradient
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.sampling import FullSampler, LayerSampler, Sampler
-from fastgcn.sampling.choose import make_sampler
+from fastgcn.sampling import FullSampler, LayerSampler, Sampler, make_sampler
 from fastgcn.sampling.history import HistorySampler
 
 _LOOKS = 3  # times that all hidden rows are computed, of which the median counts

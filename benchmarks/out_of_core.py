@@ -116,7 +116,7 @@ def tables(folder: Path, _: str) -> Record:
     from pyarrow.parquet import ParquetWriter
 
     import fastgcn
-    from fastgcn.scratch import forget
+    from fastgcn.arrays import forget
 
     graph = fastgcn.open_store(folder / LARGE.name)
     part = np.full(graph.n_nodes, "test", "<U5")

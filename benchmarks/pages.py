@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results import Measurement, Record, Results
-from fastgcn._version import __version__
+from fastgcn import __version__
 from fastgcn.errors import FormatError, InputError, nearest
 from fastgcn.files import write_text
 from fastgcn.progress import note

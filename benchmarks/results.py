@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.structure import ROOT, SOURCE, read_imports
-from fastgcn._version import __version__
+from fastgcn import __version__
 from fastgcn.config import TrainConfig
 from fastgcn.errors import DownloadError, FormatError, InputError
 from fastgcn.files import finite

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastgcn.scratch import forget
+from fastgcn.arrays import forget
 
 
 def resident(path: Path) -> int:

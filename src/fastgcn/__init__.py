@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from fastgcn.estimator import FastGCNClassifier
     from fastgcn.features.propagate import propagate
     from fastgcn.graph.adjacency import Adjacency, normalize
+    from fastgcn.graph.checks import Split
     from fastgcn.graph.csr import Cleaning
-    from fastgcn.graph.edges import subgraph
-    from fastgcn.graph.graph import Graph, Split
+    from fastgcn.graph.graph import Graph, subgraph
     from fastgcn.infer.new_nodes import predict_new
     from fastgcn.infer.predict import embed, evaluate, predict
     from fastgcn.metrics import Metrics
     from fastgcn.model import GCN
-    from fastgcn.sampling import Block, FullSampler, LayerSampler, Sampler
+    from fastgcn.sampling.block import Block, Sampler
     from fastgcn.sampling.check import check_sampler, tiny_graphs
-    from fastgcn.sampling.neighborhood import NeighborSampler
+    from fastgcn.sampling.layer import LayerSampler
+    from fastgcn.sampling.neighborhood import FullSampler, NeighborSampler
     from fastgcn.train.callbacks import TensorBoardLogger
     from fastgcn.train.loop import fit, resume
     from fastgcn.train.presets import (
@@ -52,10 +53,10 @@ _HOME = {
     "generate": "fastgcn.data.generate",
     "GenerateConfig": "fastgcn.data.generate_config",
     "Graph": "fastgcn.graph.graph",
-    "Split": "fastgcn.graph.graph",
+    "Split": "fastgcn.graph.checks",
     "Cleaning": "fastgcn.graph.csr",
     "normalize": "fastgcn.graph.adjacency",
-    "subgraph": "fastgcn.graph.edges",
+    "subgraph": "fastgcn.graph.graph",
     "Adjacency": "fastgcn.graph.adjacency",
     "propagate": "fastgcn.features.propagate",
     "Block": "fastgcn.sampling",

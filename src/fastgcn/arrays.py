@@ -1,5 +1,6 @@
-"""Array aliases used in signatures; shapes are stated where the names are used."""
+"""Array aliases used in signatures, and memory maps whose pages are let go."""
 
+import mmap
 from typing import Any
 
 import numpy as np
@@ -9,3 +10,23 @@ IntArray = NDArray[np.integer[Any]]
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
+
+
+def forget(array: AnyArray) -> None:
+    """Unmap the pages of a read-only memory map; does nothing for any other array.
+
+    The pages stay in the system's cache and are mapped again when they are read. Until then they
+    do not count as memory of this process, which reading a large map row by row would fill.
+
+    >>> forget(np.zeros(3))
+    """
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    # A map that may be written to could be private, and would lose what was written.
+    if (
+        isinstance(base.base, mmap.mmap)
+        and not base.flags.writeable
+        and hasattr(mmap.mmap, "madvise")
+    ):
+        base.base.madvise(mmap.MADV_DONTNEED)

@@ -6,6 +6,8 @@ else that escapes is a bug of ours and keeps its traceback.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class FastGCNError(Exception):
@@ -48,3 +50,20 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     """The `, did you mean ...?` part of a message, empty where nothing is near."""
     close = get_close_matches(word, list(choices), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def library(module: str, *, extra: str) -> Any:
+    """The imported `module`, which `pip install fastgcn[extra]` brings.
+
+    >>> library("no_such_library", extra="pyg")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fastgcn.errors.MissingDependencyError: this needs no_such_library, which could not ...
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"this needs {module.partition('.')[0]}, which could not be imported ({error}); "
+            f"install it with `pip install 'fastgcn[{extra}]'`"
+        ) from error

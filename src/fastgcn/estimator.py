@@ -12,7 +12,8 @@ from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import checks
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 from fastgcn.infer.predict import embed, evaluate, predict
 from fastgcn.train.loop import fit
 from fastgcn.train.run import Run

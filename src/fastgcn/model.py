@@ -10,8 +10,8 @@ from torch import Generator, Tensor, nn
 
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
-from fastgcn.features.scaling import Statistics
 from fastgcn.features.sparse import InputRows, SparseMatrix
+from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.sampling.block import Block

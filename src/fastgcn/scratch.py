@@ -14,26 +14,6 @@ from fastgcn.errors import InputError
 from fastgcn.memory import shown_bytes
 
 
-def forget(array: AnyArray) -> None:
-    """Unmap the pages of a read-only memory map; does nothing for any other array.
-
-    The pages stay in the system's cache and are mapped again when they are read. Until then they
-    do not count as memory of this process, which reading a large map row by row would fill.
-
-    >>> forget(np.zeros(3))
-    """
-    base = array
-    while isinstance(base.base, np.ndarray):
-        base = base.base
-    # A map that may be written to could be private, and would lose what was written.
-    if (
-        isinstance(base.base, mmap.mmap)
-        and not base.flags.writeable
-        and hasattr(mmap.mmap, "madvise")
-    ):
-        base.base.madvise(mmap.MADV_DONTNEED)
-
-
 def reserve(file: IO[bytes], size: int) -> None:
     """Make an open file this long, with its space on the disk.
 

@@ -10,7 +10,7 @@ import pytest
 import fastgcn.train.loop
 from fastgcn import Graph, TrainConfig, evaluate, fit, load, resume
 from fastgcn.backends.cpu import CpuBackend, ready
-from fastgcn.backends.interval import Sizes, training_work, validation_interval, validation_work
+from fastgcn.backends.evaluator import Sizes, training_work, validation_interval, validation_work
 from fastgcn.cli.output import EpochView
 from fastgcn.report import run_report
 from fastgcn.train.loop import Training

@@ -12,7 +12,8 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from fastgcn.data.layout import arrays_of
 from fastgcn.errors import InputError, MissingDependencyError
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of PyG's, while it is imported

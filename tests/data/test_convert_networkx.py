@@ -9,7 +9,8 @@ from scipy.sparse import random_array
 
 from fastgcn.data.layout import TextIds
 from fastgcn.errors import InputError
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 
 
 def test_adjacency_is_the_same() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fastgcn.arrays import IntArray
 from fastgcn.data.splits import stratified_split
 from fastgcn.errors import InputError
-from fastgcn.graph.graph import Split
+from fastgcn.graph.checks import Split
 
 label_lists = st.lists(st.integers(-1, 4), max_size=60).map(lambda x: np.array(x, dtype=np.int64))
 share_triples = (

@@ -32,8 +32,7 @@ from fastgcn.data.info import describe
 from fastgcn.data.layout import TextIds, arrays_of, npy_sha256
 from fastgcn.data.store import StoreWriter
 from fastgcn.errors import FastGCNError, FormatError, InputError
-from fastgcn.features.scaling import column_statistics
-from fastgcn.features.store import NodeFeatures
+from fastgcn.features.store import NodeFeatures, column_statistics
 from fastgcn.graph.adjacency import NormalizedRows, gather
 from fastgcn.graph.edges import edges_of
 from tests.communities import communities

@@ -15,7 +15,7 @@ from fastgcn.diagnose.diagnosis import Advice, Offer
 from fastgcn.diagnose.session import Session
 from fastgcn.errors import InputError
 from fastgcn.report.diagnosis import as_data, member_table, size_tables
-from fastgcn.sampling.choose import layer_sampler
+from fastgcn.sampling import layer_sampler
 from tests.browser import DESKTOP, PHONE, check_page, chromium
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick

@@ -13,7 +13,7 @@ from fastgcn import TrainConfig
 from fastgcn.backends.data import prepare
 from fastgcn.diagnose import choose_samples, resolve_samples
 from fastgcn.errors import InputError
-from fastgcn.sampling.choose import layer_sampler
+from fastgcn.sampling import layer_sampler
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick
 from tests.diagnose.test_diagnose_errors import network_of

@@ -20,8 +20,7 @@ from fastgcn.diagnose.diagnosis import DISTRIBUTIONS, DRAWS, choices, family, na
 from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, least_samples, relative_error
 from fastgcn.diagnose.session import GradientGauge, Session
 from fastgcn.model import build_model
-from fastgcn.sampling import variance
-from fastgcn.sampling.choose import layer_sampler
+from fastgcn.sampling import layer_sampler, variance
 from tests.communities import communities, quick
 
 T = 12

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-import fastgcn.features.scaling
+import fastgcn.features.store
 from fastgcn import GCN, Run, fit, normalize, predict, predict_new, propagate
 from fastgcn.arrays import FloatArray
-from fastgcn.features.scaling import Statistics, column_statistics
-from fastgcn.features.store import NodeFeatures
+from fastgcn.features.store import NodeFeatures, Statistics, column_statistics
 from tests.communities import communities, quick
 
 
@@ -37,7 +36,7 @@ def test_equal_to_the_formula(sparse: bool, seed: int, k: int, chunk: int) -> No
     nodes = rng.permutation(9)[:k]
     matrix: Any = csr_array(features) if sparse else features
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastgcn.features.scaling, "_CHUNK_BYTES", chunk)
+        patch.setattr(fastgcn.features.store, "_CHUNK_BYTES", chunk)
         statistics = column_statistics(matrix, nodes)
     rows = NodeFeatures(matrix, "standard", statistics=statistics)
     expected = standardised(features, nodes, centre=not sparse)

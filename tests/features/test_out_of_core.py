@@ -126,7 +126,7 @@ def test_applied_from_disk(
     usual = predict(run, store, nodes), embed(run, store, nodes), evaluate(run, store, "test")
     monkeypatch.setattr(Budget, "left", lambda _: 0)
     monkeypatch.setattr(fastgcn.infer.predict, "_ROWS_A_PART", 2)
-    monkeypatch.setattr(fastgcn.features.propagate, "_PART_BYTES", 100)
+    monkeypatch.setattr(fastgcn.features.propagate, "_FILE_PART_BYTES", 100)
     monkeypatch.chdir(Path(store.features.filename).parent.parent)  # type: ignore[union-attr]
     np.testing.assert_allclose(predict(run, store, nodes), usual[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(embed(run, store, nodes), usual[1], rtol=1e-4, atol=1e-6)

@@ -22,10 +22,9 @@ from fastgcn.backends.cpu import ready
 from fastgcn.backends.evaluator import Evaluator
 from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step, make_step
 from fastgcn.features.propagate import sparse_inputs
-from fastgcn.features.scaling import Statistics
 from fastgcn.features.sparse import SparseMatrix
-from fastgcn.features.store import DenseStore, NodeFeatures
-from fastgcn.graph.adjacency import Rows
+from fastgcn.features.store import DenseStore, NodeFeatures, Statistics
+from fastgcn.graph.edges import Rows
 from fastgcn.sampling import FullSampler
 from tests.communities import communities, quick, weights_of
 

@@ -10,8 +10,8 @@ from scipy.sparse import block_diag, csr_array
 
 from fastgcn import Graph, normalize
 from fastgcn.arrays import FloatArray
-from fastgcn.graph.adjacency import NormalizedRows, Rows
-from fastgcn.graph.edges import EnlargedEdges, GraphEdges
+from fastgcn.graph.adjacency import NormalizedRows
+from fastgcn.graph.edges import EnlargedEdges, GraphEdges, Rows
 from fastgcn.infer.new_nodes import join
 from tests.strategies import graphs
 

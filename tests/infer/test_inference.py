@@ -27,8 +27,8 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import full_forward
 from fastgcn.errors import InputError
 from fastgcn.features.store import NodeFeatures
-from fastgcn.graph.adjacency import NormalizedRows, Rows
-from fastgcn.graph.edges import GraphEdges
+from fastgcn.graph.adjacency import NormalizedRows
+from fastgcn.graph.edges import GraphEdges, Rows
 from fastgcn.machine import thread_count
 from tests.communities import communities, quick
 from tests.strategies import dense_adjacency, graphs, split_of

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgcn.arrays import AnyArray, IntArray
-from fastgcn.kernels import lookup
+from fastgcn.kernels import edges as lookup
 
 integers = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
 

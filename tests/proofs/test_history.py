@@ -9,8 +9,8 @@ import torch
 from fastgcn import LayerSampler, TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import CSR
+from fastgcn.sampling import make_sampler
 from fastgcn.sampling.check import tiny_graphs
-from fastgcn.sampling.choose import make_sampler
 from fastgcn.sampling.history import HistoryBlock, HistorySampler
 from tests.proofs.enumeration import dense
 

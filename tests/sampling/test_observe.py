@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from fastgcn import Block, LayerSampler, Sampler, TrainConfig
-from fastgcn.sampling import FullSampler, LayerRows
+from fastgcn.sampling import FullSampler, LayerRows, make_sampler
 from fastgcn.sampling.block import restore_sampler, sampler_state, show_network
 from fastgcn.sampling.check import tiny_graphs
-from fastgcn.sampling.choose import make_sampler
 from fastgcn.sampling.draws import Rng
 from fastgcn.sampling.history import HistorySampler
 

@@ -17,8 +17,8 @@ from fastgcn.config import TrainConfig
 from fastgcn.features.plan import BATCHES_TOGETHER, GROUP_BYTES
 from fastgcn.features.sparse import InputRows
 from fastgcn.model import GCN
-from fastgcn.sampling import Block, LayerSampler, Sampler
-from fastgcn.sampling.block import BlockGroup
+from fastgcn.sampling.block import Block, BlockGroup, Sampler
+from fastgcn.sampling.layer import LayerSampler
 
 T = TypeVar("T")
 

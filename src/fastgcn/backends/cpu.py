@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from fastgcn.backends.base import Checkpoint, EpochResult, Learner, Part, with_prefix
 from fastgcn.backends.batches import Minibatches, ahead
 from fastgcn.backends.data import TrainingData, make_loss, prepare
-from fastgcn.backends.evaluator import Evaluator, Scorer
-from fastgcn.backends.interval import Sizes, validation_interval
+from fastgcn.backends.evaluator import Evaluator, Scorer, Sizes, validation_interval
 from fastgcn.backends.steps import Step, make_step
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
@@ -23,6 +22,7 @@ from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, one_thread
 from fastgcn.metrics import Metrics
 from fastgcn.model import GCN, start_from
+from fastgcn.sampling import make_sampler
 from fastgcn.sampling.block import (
     Block,
     LayerRows,
@@ -32,7 +32,6 @@ from fastgcn.sampling.block import (
     show_network,
 )
 from fastgcn.sampling.check import check_blocks
-from fastgcn.sampling.choose import make_sampler
 
 T = TypeVar("T")
 MakeSampler = Callable[[Adjacency], Sampler]

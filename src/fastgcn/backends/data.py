@@ -15,16 +15,22 @@ from fastgcn.errors import InputError
 from fastgcn.features.disk import InputBlocks, inputs_key, kept_inputs, scratch_inputs
 from fastgcn.features.plan import Budget, MemoryPlan, plan_memory, training_demand
 from fastgcn.features.propagate import propagate, sparse_inputs
-from fastgcn.features.scaling import Statistics, column_statistics
 from fastgcn.features.sparse import InputRows, dense
-from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures, SideBySide
-from fastgcn.graph.adjacency import Adjacency, NormalizedRows, Rows, gather
+from fastgcn.features.store import (
+    DenseStore,
+    FeatureStore,
+    NodeFeatures,
+    SideBySide,
+    Statistics,
+    column_statistics,
+)
+from fastgcn.graph.adjacency import Adjacency, NormalizedRows, gather
 from fastgcn.graph.csr import CSR
-from fastgcn.graph.edges import edges_of, induced_csr
+from fastgcn.graph.edges import Rows, edges_of, induced_csr
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
 from fastgcn.progress import note
-from fastgcn.sampling import Block
+from fastgcn.sampling.block import Block
 
 
 @dataclass(frozen=True, slots=True)

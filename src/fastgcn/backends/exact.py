@@ -10,8 +10,7 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.features.buffer import RowBuffer, rows_of
-from fastgcn.features.propagate import mean_row_bytes
+from fastgcn.features.propagate import RowBuffer, mean_row_bytes, rows_of
 from fastgcn.features.sparse import dense
 from fastgcn.features.store import FeatureStore, NodeFeatures
 from fastgcn.graph.adjacency import AdjacencyRows, NormalizedRows
@@ -19,7 +18,7 @@ from fastgcn.graph.edges import GraphEdges
 from fastgcn.graph.graph import Graph
 from fastgcn.model import GCN
 from fastgcn.progress import progress
-from fastgcn.sampling import Block
+from fastgcn.sampling.block import Block
 from fastgcn.scratch import Room
 
 # Nodes whose rows are mixed together; bounds the temporaries.

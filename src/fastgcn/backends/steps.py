@@ -26,8 +26,7 @@ from fastgcn.kernels.step import (
     work_size,
 )
 from fastgcn.model import GCN
-from fastgcn.sampling import Block
-from fastgcn.sampling.block import BlockGroup
+from fastgcn.sampling.block import Block, BlockGroup
 
 
 @dataclass(slots=True)

@@ -329,8 +329,7 @@ def _write(parts: Iterator[Any], write: Callable[[], None], *, writes: bool) -> 
 
 def _chosen(graph: "Graph | Shard", nodes: str | None) -> "IntArray":
     """The nodes that `--nodes` names, of this process's shard if there are several."""
-    from fastgcn.graph.graph import Graph
-    from fastgcn.graph.nodes import parse_nodes
+    from fastgcn.graph.graph import Graph, parse_nodes
 
     if isinstance(graph, Graph):
         return parse_nodes(graph, nodes)

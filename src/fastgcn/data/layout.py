@@ -10,10 +10,10 @@ import numpy as np
 from numpy.lib import format as npy
 from scipy.sparse import csr_array
 
-from fastgcn.arrays import AnyArray, IntArray
+from fastgcn.arrays import AnyArray, IntArray, forget
+from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import damaged, index_dtype
-from fastgcn.graph.graph import Graph, Split
-from fastgcn.scratch import forget
+from fastgcn.graph.graph import Graph
 
 # Every array that a store may hold; a store that names another one is refused.
 ARRAY_NAMES = (

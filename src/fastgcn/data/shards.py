@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn._version import __version__
-from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray, forget
 from fastgcn.data.layout import (
     POINTERS,
     arrays_of,
@@ -31,10 +31,11 @@ from fastgcn.data.store import (
     write_manifest,
 )
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, check_all, check_rows
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
-from fastgcn.scratch import forget, make_room
+from fastgcn.scratch import make_room
 
 SCHEMA = 2
 MANIFEST = "part.json"

@@ -8,7 +8,7 @@ import numpy as np
 from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
-from fastgcn.graph.graph import Split
+from fastgcn.graph.checks import Split
 
 
 def stratified_split(

@@ -8,8 +8,7 @@ from fastgcn.backends.data import TrainingData, prepare
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import ExactNetwork, convolve, draw_batches
 from fastgcn.diagnose.gauge import Estimate, SamplerCache, percent, samples_from_top
-from fastgcn.features.scaling import column_statistics
-from fastgcn.features.store import NodeFeatures
+from fastgcn.features.store import NodeFeatures, column_statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
 from fastgcn.model import build_model

@@ -13,11 +13,13 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.data import TrainingData
 from fastgcn.config import TrainConfig
 from fastgcn.features.store import NodeFeatures
-from fastgcn.graph.adjacency import Rows
+from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import sparse_times_dense
 from fastgcn.model import GCN
-from fastgcn.sampling import Block, FullSampler, LayerSampler
-from fastgcn.sampling.choose import layer_sampler
+from fastgcn.sampling import layer_sampler
+from fastgcn.sampling.block import Block
+from fastgcn.sampling.layer import LayerSampler
+from fastgcn.sampling.neighborhood import FullSampler
 
 # Nodes whose inputs are read together; bounds the temporaries.
 _NODES_AT_ONCE = 16_384

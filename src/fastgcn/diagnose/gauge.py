@@ -15,7 +15,7 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import Convolution, ExactNetwork, convolve, rows_below
 from fastgcn.kernels.draws import inclusion_probabilities
-from fastgcn.sampling import LayerSampler
+from fastgcn.sampling.layer import LayerSampler
 from fastgcn.sampling.variance import stratified_variance
 
 

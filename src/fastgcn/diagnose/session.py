@@ -22,7 +22,9 @@ from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
 from fastgcn.model import GCN, build_model
-from fastgcn.sampling import Block, FullSampler, LayerSampler, Sampler
+from fastgcn.sampling.block import Block, Sampler
+from fastgcn.sampling.layer import LayerSampler
+from fastgcn.sampling.neighborhood import FullSampler
 
 # Batches whose layers are measured.
 _BATCHES = 8

@@ -24,7 +24,8 @@ from fastgcn.features.encoded import Bits, BitsInFile, BitsInMemory, EncodedStor
 from fastgcn.features.propagate import propagated
 from fastgcn.features.store import NodeFeatures
 from fastgcn.files import write_text
-from fastgcn.graph.adjacency import AdjacencyRows, Rows
+from fastgcn.graph.adjacency import AdjacencyRows
+from fastgcn.graph.edges import Rows
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import note, progress
 from fastgcn.scratch import Scratch, make_room

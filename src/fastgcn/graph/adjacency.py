@@ -10,23 +10,12 @@ from scipy.sparse import csr_array
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph.csr import CSR, check_rows, index_dtype
-from fastgcn.graph.edges import EdgeSource, GraphEdges, chunks_with_progress
+from fastgcn.graph.edges import EdgeSource, GraphEdges, Rows, chunks_with_progress
 from fastgcn.graph.graph import Graph
 from fastgcn.scratch import Scratch
 
 Normalization = Literal["symmetric", "row", "neighbors"]
 NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row", "neighbors")
-
-
-class Rows(NamedTuple):
-    """Some rows of Â: `indptr` (s+1,), `indices` (m,) column ids of Â, `values` (m,) float32.
-
-    Columns ascend in each row.
-    """
-
-    indptr: IntArray
-    indices: IntArray
-    values: FloatArray
 
 
 class AdjacencyRows(Protocol):

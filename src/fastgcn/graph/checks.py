@@ -4,6 +4,7 @@ Messages name the thing, what was expected, what came, and where it helps how to
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,25 @@ from scipy.sparse import csr_array, issparse
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import CSR, index_dtype
+
+_NO_NODES = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Ids of the training, validation and test nodes: int64, disjoint, in any order.
+
+    A node may be in none of them.
+    """
+
+    train: IntArray = field(default_factory=_NO_NODES.copy)
+    val: IntArray = field(default_factory=_NO_NODES.copy)
+    test: IntArray = field(default_factory=_NO_NODES.copy)
+
+    def items(self) -> tuple[tuple[str, IntArray], ...]:
+        """The three parts with their names, in the order train, val, test."""
+        return ("train", self.train), ("val", self.val), ("test", self.test)
+
 
 # Rows looked at together when a large array is searched for NaN, to bound the temporary.
 _CHUNK = 1 << 24
@@ -263,3 +283,10 @@ def _first_difference(what: str, names: Sequence[str], others: Sequence[str]) ->
             there = repr(others[number]) if number < len(others) else "missing"
             return f"{what} {number} is {name!r} in the run and {there} in the graph"
     return f"the graph has {others[len(names)]!r} besides"
+
+
+def plain_ids(own_ids: Sequence[Any] | None, n: int) -> list[Any]:
+    """The user's own node ids as Python objects, 0..n-1 where there are none."""
+    if own_ids is None:
+        return list(range(n))
+    return own_ids.tolist() if isinstance(own_ids, np.ndarray) else list(own_ids)

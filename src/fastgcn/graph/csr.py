@@ -23,9 +23,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, FloatArray, IntArray, forget
 from fastgcn.errors import FormatError
-from fastgcn.scratch import forget
 
 
 @dataclass(frozen=True, slots=True)

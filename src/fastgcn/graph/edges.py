@@ -6,18 +6,26 @@ neighbourhood costs, and a graph can be enlarged by new nodes without being rebu
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.errors import InputError
-from fastgcn.graph import checks
+from fastgcn.arrays import FloatArray, IntArray, forget
 from fastgcn.graph.csr import CSR, check_columns, check_rows, damaged, index_dtype
-from fastgcn.graph.graph import Graph, Split
 from fastgcn.progress import progress
-from fastgcn.scratch import forget
+
+
+class Rows(NamedTuple):
+    """Some rows of Â: `indptr` (s+1,), `indices` (m,) column ids of Â, `values` (m,) float32.
+
+    Columns ascend in each row.
+    """
+
+    indptr: IntArray
+    indices: IntArray
+    values: FloatArray
+
 
 # Edges looked at together, to bound the temporaries.
 _EDGES_AT_ONCE = 1 << 22
@@ -265,39 +273,6 @@ def induced_csr(csr: CSR, nodes: IntArray) -> CSR:
         matrix.sort_indices()
         indices, weights = matrix.indices, None if weights is None else matrix.data
     return CSR(indptr, indices.astype(index_dtype(k), copy=False), weights)
-
-
-def subgraph(graph: Graph, nodes: Any) -> Graph:
-    """The graph induced on `nodes` (distinct ids), renumbered in the order given.
-
-    Features, labels, own ids and the split come along, restricted to these nodes.
-
-    >>> from fastgcn import Graph, subgraph
-    >>> g = Graph.from_edges([0, 1], [1, 2], features=[[0.0], [1.0], [2.0]], node_ids=list("abc"))
-    >>> h = subgraph(g, [2, 1])
-    >>> h.node_ids, h.indices.tolist()
-    (['c', 'b'], [1, 0])
-    """
-    ids = checks.split_part(nodes, "nodes", graph.n_nodes)
-    if not ids.size:
-        raise InputError("a subgraph must have at least one node, got none")
-    position = np.full(graph.n_nodes, -1, dtype=np.int64)
-    position[ids] = np.arange(len(ids))
-    parts = (position[part] for _, part in graph.split.items())
-    csr = induced_csr(graph.csr, ids)
-    return Graph.trusted(
-        indptr=csr.indptr,
-        indices=csr.indices,
-        weights=csr.weights,
-        features=graph.features[ids],
-        labels=None if graph.labels is None else graph.labels[ids],
-        split=Split(*(part[part >= 0] for part in parts)),
-        node_ids=None if graph.node_ids is None else [graph.node_ids[int(i)] for i in ids],
-        class_names=graph.class_names,
-        directed=graph.directed,
-        name=graph.name,
-        feature_names=graph.feature_names,
-    )
 
 
 def row_entries(indptr: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:

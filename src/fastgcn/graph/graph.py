@@ -1,38 +1,23 @@
 """`Graph`: nodes, edges, features, labels and a split, checked once, at the border."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import BoolArray, FloatArray, IntArray
-from fastgcn.errors import InputError
-from fastgcn.graph import checks
+from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.graph import checks, convert, convert_networkx
+from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, Cleaning, clean_csr, csr_from_edges, is_symmetric
+from fastgcn.graph.edges import induced_csr
 
 if TYPE_CHECKING:
     import networkx
     import torch_geometric.data
-
-_NO_NODES = np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Ids of the training, validation and test nodes: int64, disjoint, in any order.
-
-    A node may be in none of them.
-    """
-
-    train: IntArray = field(default_factory=_NO_NODES.copy)
-    val: IntArray = field(default_factory=_NO_NODES.copy)
-    test: IntArray = field(default_factory=_NO_NODES.copy)
-
-    def items(self) -> tuple[tuple[str, IntArray], ...]:
-        """The three parts with their names, in the order train, val, test."""
-        return ("train", self.train), ("val", self.val), ("test", self.test)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,44 +199,129 @@ class Graph:
         kept = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return Graph.trusted(**(kept | {"stored_fingerprint": None} | changes))
 
-    # Conversions live in `data.convert` and `data.convert_networkx`; each imports its library only
-    # when it is called.
+    # Conversions live in `graph.convert` and `graph.convert_networkx`; each imports its library
+    # only when it is called.
 
     @classmethod
     def from_scipy(cls, adjacency: Any, *, features: Any, **fields: Any) -> "Graph":
         """From a square scipy sparse matrix, A(v, u) = the edge v → u."""
-        from fastgcn.data import convert
-
-        return convert.from_scipy(adjacency, features=features, **fields)
+        return convert.from_scipy(cls, adjacency, features=features, **fields)
 
     def to_scipy(self) -> csr_array:
         """The adjacency matrix, float32, ones where the graph has no weights."""
-        from fastgcn.data import convert
-
         return convert.to_scipy(self)
 
     @classmethod
     def from_networkx(cls, graph: "networkx.Graph", **options: Any) -> "Graph":
         """From a networkx graph; node and edge attributes are named by the options."""
-        from fastgcn.data import convert_networkx
-
-        return convert_networkx.from_networkx(graph, **options)
+        return convert_networkx.from_networkx(cls, graph, **options)
 
     def to_networkx(self) -> "networkx.Graph":
         """As a networkx `Graph` or `DiGraph` under the user's own node ids."""
-        from fastgcn.data import convert_networkx
-
         return convert_networkx.to_networkx(self)
 
     @classmethod
     def from_pyg(cls, data: "torch_geometric.data.Data", **fields: Any) -> "Graph":
         """From a PyG `Data`: x, edge_index, edge_weight, y and the three masks."""
-        from fastgcn.data import convert
-
-        return convert.from_pyg(data, **fields)
+        return convert.from_pyg(cls, data, **fields)
 
     def to_pyg(self) -> "torch_geometric.data.Data":
         """As a PyG `Data` with x, edge_index, edge_weight, y and the three masks."""
-        from fastgcn.data import convert
-
         return convert.to_pyg(self)
+
+
+def parse_nodes(graph: Graph, text: str | None) -> IntArray:
+    """Node numbers from `all`, `train`, `val`, `test`, own ids with commas, or @FILE.
+
+    >>> g = Graph.from_edges([0], [1], features=np.eye(3), node_ids=["a", "b", "c"])
+    >>> parse_nodes(g, "c,a").tolist()
+    [2, 0]
+    """
+    if text is None or text == "all":
+        return np.arange(graph.n_nodes)
+    parts = dict(graph.split.items())
+    if text in parts:
+        if not parts[text].size:
+            raise InputError(f"the {text} part of {graph.name}'s split is empty")
+        return parts[text]
+    if text.startswith("@"):
+        try:
+            # Windows' editors put a mark before the text, which is no part of the first id.
+            words = Path(text[1:]).read_text(encoding="utf-8-sig").split("\n")
+        except FileNotFoundError:
+            raise MissingFileError(f"there is no file {text[1:]} with node ids") from None
+        except UnicodeDecodeError:
+            raise FormatError(f"{text[1:]} must be UTF-8 text, but is not") from None
+    else:
+        words = text.split(",")
+    return positions(graph, [word.strip() for word in words if word.strip()])
+
+
+def positions(graph: Graph, words: Sequence[str]) -> IntArray:
+    """Numbers of the nodes whose own ids are written so."""
+    if not words:
+        raise InputError("no node ids were given")
+    found = old_positions(graph, words)
+    unknown = [word for word in words if word not in found]
+    if unknown:
+        raise InputError(
+            f"{graph.name} has no node {unknown[0]!r} "
+            f"({len(unknown):,} unknown ids of {len(words):,})"
+        )
+    return np.array([found[word] for word in words], dtype=np.int64)
+
+
+def old_positions(graph: Graph, wanted: Iterable[Any]) -> dict[Any, int]:
+    """Numbers of the graph's nodes by own id, an id matching if it is written the same.
+
+    Ids that the graph does not have are left out.
+    """
+    by_text = {str(word): word for word in wanted}
+    if graph.node_ids is None:
+        numbers = ((word, int(text)) for text, word in by_text.items() if text.isdecimal())
+        return {word: i for word, i in numbers if i < graph.n_nodes}
+    if isinstance(graph.node_ids, np.ndarray):
+        numbers_wanted = [int(text) for text in by_text if text.lstrip("-").isdecimal()]
+        hits = np.flatnonzero(np.isin(graph.node_ids, numbers_wanted))
+        return {by_text[str(graph.node_ids[i])]: int(i) for i in hits}
+    return {by_text[str(own)]: i for i, own in enumerate(graph.node_ids) if str(own) in by_text}
+
+
+def own_ids(graph: Graph, nodes: IntArray) -> list[Any]:
+    """What the user calls these nodes."""
+    if graph.node_ids is None:
+        return list(map(int, nodes))
+    return [checks.plain(graph.node_ids[int(i)]) for i in nodes]
+
+
+def subgraph(graph: Graph, nodes: Any) -> Graph:
+    """The graph induced on `nodes` (distinct ids), renumbered in the order given.
+
+    Features, labels, own ids and the split come along, restricted to these nodes.
+
+    >>> from fastgcn import Graph, subgraph
+    >>> g = Graph.from_edges([0, 1], [1, 2], features=[[0.0], [1.0], [2.0]], node_ids=list("abc"))
+    >>> h = subgraph(g, [2, 1])
+    >>> h.node_ids, h.indices.tolist()
+    (['c', 'b'], [1, 0])
+    """
+    ids = checks.split_part(nodes, "nodes", graph.n_nodes)
+    if not ids.size:
+        raise InputError("a subgraph must have at least one node, got none")
+    position = np.full(graph.n_nodes, -1, dtype=np.int64)
+    position[ids] = np.arange(len(ids))
+    parts = (position[part] for _, part in graph.split.items())
+    csr = induced_csr(graph.csr, ids)
+    return Graph.trusted(
+        indptr=csr.indptr,
+        indices=csr.indices,
+        weights=csr.weights,
+        features=graph.features[ids],
+        labels=None if graph.labels is None else graph.labels[ids],
+        split=Split(*(part[part >= 0] for part in parts)),
+        node_ids=None if graph.node_ids is None else [graph.node_ids[int(i)] for i in ids],
+        class_names=graph.class_names,
+        directed=graph.directed,
+        name=graph.name,
+        feature_names=graph.feature_names,
+    )

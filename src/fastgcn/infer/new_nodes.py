@@ -17,8 +17,7 @@ from fastgcn.graph import checks
 from fastgcn.graph.adjacency import NormalizedRows
 from fastgcn.graph.csr import csr_from_edges
 from fastgcn.graph.edges import EnlargedEdges, NewNodes
-from fastgcn.graph.graph import Graph
-from fastgcn.graph.nodes import old_positions
+from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.infer.predict import check_features, model_of
 from fastgcn.model import GCN
 

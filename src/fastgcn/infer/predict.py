@@ -24,12 +24,11 @@ from fastgcn.features.disk import first_layer_rows
 from fastgcn.features.plan import Budget
 from fastgcn.graph import checks
 from fastgcn.graph.adjacency import Normalization, normalize
-from fastgcn.graph.graph import Graph
-from fastgcn.graph.nodes import own_ids
+from fastgcn.graph.graph import Graph, own_ids
 from fastgcn.machine import memory_of_device
 from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
-from fastgcn.sampling.choose import layer_sampler
+from fastgcn.sampling import layer_sampler
 from fastgcn.scratch import Room
 
 if TYPE_CHECKING:

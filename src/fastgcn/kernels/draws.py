@@ -239,3 +239,11 @@ def sums_of_columns(columns: IntArray, values: FloatArray, power: float, count: 
     for entry in range(len(columns)):
         sums[columns[entry]] += sized(values[entry], power)
     return sums
+
+
+def draw_folded_reference(cumulative: FloatArray, uniforms: FloatArray) -> dict[int, int]:
+    """How often each position is drawn by inverting the running sums."""
+    total = cumulative[-1]
+    points = np.minimum(uniforms * total, np.nextafter(total, 0))
+    drawn, counts = np.unique(np.searchsorted(cumulative, points, side="right"), return_counts=True)
+    return dict(zip(drawn.tolist(), counts.tolist(), strict=True))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit
+from scipy.sparse import csr_array
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels.blas import LANES, add_scaled
@@ -280,3 +281,9 @@ def transposed_times_dense(
     else:
         over_ranges(multiply, np.linspace(0, width, torch.get_num_threads() + 1).astype(np.int64))
     return out
+
+
+def product_reference(matrix: csr_array, other: FloatArray | csr_array) -> FloatArray:
+    """Sparse times sparse or dense, dense."""
+    result = matrix @ other
+    return np.asarray(result.toarray() if isinstance(result, csr_array) else result)

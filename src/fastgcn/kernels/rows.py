@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit, types
+from scipy.sparse import csr_array
 
-from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, FloatArray, IntArray, forget
 from fastgcn.kernels.threads import over_ranges
-from fastgcn.scratch import forget
 
 # Entries below which a second thread costs more to wake than it saves.
 _WORTH_SHARING = 1 << 18
@@ -252,3 +252,19 @@ def _gather(
                     return False
                 done += got
     return True
+
+
+def rows_with_loops_reference(matrix: csr_array, nodes: IntArray) -> csr_array:
+    """The rows `nodes` of a matrix without loops, each with its own column of value one."""
+    loops = csr_array(
+        (np.ones(len(nodes)), (np.arange(len(nodes)), nodes)), (len(nodes), matrix.shape[1])
+    )
+    return csr_array(matrix[nodes] + loops)
+
+
+def scaled_rows_reference(
+    matrix: csr_array, own: FloatArray, others: FloatArray | None
+) -> FloatArray:
+    """diag(own) · matrix · diag(others), dense."""
+    rows = own[:, None] * matrix.toarray()
+    return np.asarray(rows if others is None else rows * others)

@@ -214,8 +214,8 @@ def heatmap(
 
     >>> svg = heatmap([[9, 1], [0, 5]], ["a", "b"], ["a", "b"], title="T", description="D",
     ...               row_label="true", column_label="predicted")
-    >>> svg.count(f'fill="{_HEAT}"')
-    3
+    >>> svg.startswith("<svg"), "predicted" in svg
+    (True, True)
     """
     cells = np.asarray(matrix, dtype=np.float64)
     if cells.shape != (len(row_names), len(column_names)) or not cells.size:

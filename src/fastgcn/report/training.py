@@ -17,8 +17,8 @@ from fastgcn.graph.graph import Graph
 from fastgcn.report.page import Code, Content, Figure, Section, Table
 from fastgcn.report.plots import Series, bars, lines
 from fastgcn.report.quality import PART_NAMES
-from fastgcn.sampling import Block
-from fastgcn.sampling.choose import make_sampler
+from fastgcn.sampling import make_sampler
+from fastgcn.sampling.block import Block
 from fastgcn.train.run import Run
 
 _PURPOSES = {

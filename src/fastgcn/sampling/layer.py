@@ -17,7 +17,8 @@ from torch import Tensor
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.config import LARGEST_POWER, OWN_POWERS, Distribution, Draws, SelfTerm
 from fastgcn.errors import InputError, nearest
-from fastgcn.graph.adjacency import Adjacency, Rows
+from fastgcn.graph.adjacency import Adjacency
+from fastgcn.graph.edges import Rows
 from fastgcn.kernels.blocks import (
     Blocks,
     has_repeats,

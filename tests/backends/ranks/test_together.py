@@ -12,7 +12,7 @@ import pyarrow.csv
 import pytest
 
 from fastgcn import embed, fit, predict
-from fastgcn.graph.nodes import own_ids
+from fastgcn.graph.graph import own_ids
 from fastgcn.train.loop import resume
 from fastgcn.train.run import Run
 from tests.backends.ranks.compared import CASES, FACTS, WITH_THREE

@@ -9,21 +9,19 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from fastgcn.arrays import AnyArray, FloatArray
+from fastgcn.arrays import AnyArray, FloatArray, forget
 from fastgcn.backends.data import check_trainable, label_tensor
 from fastgcn.backends.gpu.matrix import DeviceEdges, DeviceMatrix
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.encoded import DTYPES, check_range
 from fastgcn.features.plan import Budget
-from fastgcn.features.scaling import column_statistics
-from fastgcn.features.store import NodeFeatures
+from fastgcn.features.store import NodeFeatures, column_statistics
 from fastgcn.graph.csr import CSR, damaged
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.gpu.products import aligned, empty_rows, gather, row_stride
 from fastgcn.memory import shown_bytes
 from fastgcn.progress import note, progress
-from fastgcn.scratch import forget
 
 # Bytes of a chunk, and chunks under way: threads read some while others are copied.
 _CHUNK_BYTES, _BUFFERS = 1 << 25, 6

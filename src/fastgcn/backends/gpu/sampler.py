@@ -1,11 +1,11 @@
 """Minibatches on the device: q, the vertices drawn by it, their blocks, and an epoch's order."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from fastgcn.backends.gpu.data import DeviceTrainingData
 from fastgcn.backends.gpu.matrix import DeviceMatrix
 from fastgcn.config import OWN_POWERS, Distribution, Draws, TrainConfig
 from fastgcn.kernels.gpu.blocks import CHUNK, BlockBuffers, cut_blocks
@@ -20,6 +20,9 @@ from fastgcn.kernels.gpu.draw import (
     draw_vertices,
 )
 from fastgcn.sampling.draws import fixed_q
+
+if TYPE_CHECKING:
+    from fastgcn.backends.gpu.data import DeviceTrainingData
 
 KINDS: dict[Draws, int] = {
     "independent": INDEPENDENT,
@@ -195,7 +198,7 @@ class EpochBatches:
         empty: (1,) the share of rows of the group's first batch that met no vertex.
     """
 
-    def __init__(self, data: DeviceTrainingData, config: TrainConfig, loss: nn.Module) -> None:
+    def __init__(self, data: "DeviceTrainingData", config: TrainConfig, loss: nn.Module) -> None:
         self.data, self.loss = data, loss
         device, nodes = data.matrix.indices.device, len(data.batch_nodes)
         size = min(config.batch_size, nodes)

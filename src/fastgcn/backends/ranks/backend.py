@@ -16,7 +16,7 @@ from fastgcn.backends.base import Checkpoint, EpochResult, Part
 from fastgcn.backends.batches import Minibatches, MinibatchGroup
 from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.data import TrainingData, check_trainable, label_tensor, loss_for
-from fastgcn.backends.interval import Sizes, validation_interval
+from fastgcn.backends.evaluator import Sizes, validation_interval
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.forward import ShardEvaluator
 from fastgcn.backends.ranks.sampler import ShardSampler
@@ -25,13 +25,20 @@ from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import InputError
-from fastgcn.features.scaling import ColumnMoments, Statistics, column_moments, statistics_of
 from fastgcn.features.sparse import InputRows
-from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures, SideBySide
+from fastgcn.features.store import (
+    ColumnMoments,
+    DenseStore,
+    FeatureStore,
+    NodeFeatures,
+    SideBySide,
+    Statistics,
+    column_moments,
+    statistics_of,
+)
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.model import GCN
-from fastgcn.sampling import Sampler
-from fastgcn.sampling.block import Block
+from fastgcn.sampling.block import Block, Sampler
 from fastgcn.sampling.draws import POINTS
 
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from fastgcn.backends.exact import ExactForward, feature_rows
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, normalize_shard
 from fastgcn.config import TrainConfig
-from fastgcn.features.buffer import RowBuffer
+from fastgcn.features.propagate import RowBuffer
 from fastgcn.features.store import FeatureStore
-from fastgcn.graph.adjacency import Rows
 from fastgcn.graph.csr import index_dtype
+from fastgcn.graph.edges import Rows
 from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
 

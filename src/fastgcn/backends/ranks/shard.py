@@ -14,12 +14,11 @@ from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.data.shards import StoredShard, cut
 from fastgcn.errors import InputError
-from fastgcn.graph.adjacency import Rows, scaling_factors
-from fastgcn.graph.checks import plain
+from fastgcn.graph.adjacency import scaling_factors
+from fastgcn.graph.checks import Split, plain
 from fastgcn.graph.csr import CSR, check_columns, check_rows, index_dtype
-from fastgcn.graph.edges import GraphEdges, count_inside, positions, row_chunks
-from fastgcn.graph.graph import Graph, Split
-from fastgcn.graph.nodes import own_ids, parse_nodes
+from fastgcn.graph.edges import GraphEdges, Rows, count_inside, positions, row_chunks
+from fastgcn.graph.graph import Graph, own_ids, parse_nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from fastgcn.data.readers.parts import (
     read_npy,
 )
 from fastgcn.errors import FormatError
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
 
 _EXPECTS = "PREFIX-G.json, PREFIX-id_map.json, PREFIX-class_map.json and mostly PREFIX-feats.npy"

@@ -24,7 +24,8 @@ from fastgcn.data.readers.parts import (
 )
 from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.graph import checks
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 
 _PARTS = ("train", "val", "test")
 

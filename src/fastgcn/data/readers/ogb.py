@@ -14,7 +14,8 @@ import numpy as np
 from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.data.readers.parts import Edges, Reader, build, choice, identity, need
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
 
 _EDGES, _LABELS = "edge.csv.gz", "node-label.csv.gz"

@@ -25,7 +25,8 @@ from scipy.sparse import csr_array, vstack
 from fastgcn.arrays import AnyArray, BoolArray, IntArray
 from fastgcn.data.readers.parts import Edges, Reader, build, checked_sparse, choice, need, one_of
 from fastgcn.errors import FormatError, UnsafeFileError
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 
 _EXPECTS = "ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}"
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")

@@ -20,8 +20,7 @@ from fastgcn.data.tables.files import TableFile, floats, is_number, listed
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes, write_features
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
-from fastgcn.graph.graph import Graph
-from fastgcn.graph.nodes import old_positions
+from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.memory import memory_bytes
 
 # Rows of a Parquet file that are in memory together.

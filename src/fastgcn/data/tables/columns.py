@@ -24,7 +24,7 @@ from fastgcn.data.tables.files import (
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import checks
 from fastgcn.graph.csr import index_dtype
-from fastgcn.kernels import lookup as kernels
+from fastgcn.kernels import edges as kernels
 
 
 @dataclass(frozen=True, slots=True)

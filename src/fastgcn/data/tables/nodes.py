@@ -15,7 +15,7 @@ from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex, labe
 from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, listed
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
-from fastgcn.graph.graph import Split
+from fastgcn.graph.checks import Split
 
 _PARTS = {"": 0, "none": 0, "train": 1, "val": 2, "valid": 2, "validation": 2, "test": 3}
 

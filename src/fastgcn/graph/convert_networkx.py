@@ -7,19 +7,21 @@ import numpy as np
 from scipy.sparse import issparse, vstack
 
 from fastgcn.arrays import AnyArray, FloatArray
-from fastgcn.data.convert import library, plain_ids, to_scipy
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, library
 from fastgcn.graph import checks
-from fastgcn.graph.graph import Graph, Split
+from fastgcn.graph.checks import Split
 from fastgcn.progress import progress
 
 if TYPE_CHECKING:
     import networkx
 
+    from fastgcn.graph.graph import Graph
+
 _PARTS = ("train", "val", "test")
 
 
 def from_networkx(
+    cls: "type[Graph]",
     graph: "networkx.Graph",
     *,
     features: Any = "x",
@@ -28,13 +30,14 @@ def from_networkx(
     weight: str | None = "weight",
     class_names: Sequence[str] | None = None,
     name: str | None = None,
-) -> Graph:
+) -> "Graph":
     """A graph from any of networkx' four kinds; its node keys become `node_ids`.
 
     >>> import networkx
     >>> friends = networkx.Graph([("Ada", "Bob"), ("Bob", "Cy")], name="friends")
     >>> networkx.set_node_attributes(friends, {"Ada": 36, "Bob": 21, "Cy": 54}, "age")
-    >>> from_networkx(friends, features=["age"])
+    >>> from fastgcn import Graph
+    >>> Graph.from_networkx(friends, features=["age"])
     Graph(friends: 3 nodes, 2 undirected edges, 1 features, 0 classes)
 
     Args:
@@ -58,7 +61,7 @@ def from_networkx(
     edges = list(graph.edges(data=weight) if weight else graph.edges)
     weighted = weight is not None and any(edge[2] is not None for edge in edges)
     labels, class_names = _labels(graph, label, class_names or graph.graph.get("class_names"))
-    return Graph.from_edges(
+    return cls.from_edges(
         [position[edge[0]] for edge in edges],
         [position[edge[1]] for edge in edges],
         weights=[1 if edge[2] is None else edge[2] for edge in edges] if weighted else None,
@@ -186,7 +189,7 @@ def _split(graph: "networkx.Graph", attribute: str | None) -> Split:
     return Split(*(np.array(parts[part], np.int64) for part in _PARTS))
 
 
-def to_networkx(graph: Graph) -> "networkx.Graph":
+def to_networkx(graph: "Graph") -> "networkx.Graph":
     """A networkx `DiGraph`, or `Graph` where undirected, that `from_networkx` takes back.
 
     Node keys are the user's own ids. Attributes: `x`, a float32 row, (F,) or sparse (1, F);
@@ -196,7 +199,7 @@ def to_networkx(graph: Graph) -> "networkx.Graph":
     result = (networkx.DiGraph if graph.directed else networkx.Graph)(name=graph.name)
     if graph.class_names is not None:
         result.graph["class_names"] = list(graph.class_names)
-    keys = plain_ids(graph)
+    keys = checks.plain_ids(graph.node_ids, graph.n_nodes)
     features = graph.features.copy()  # the rows are the caller's to change
     with progress("Adding nodes to networkx", len(keys), "nodes") as advance:
         for i, key in enumerate(keys):
@@ -207,7 +210,7 @@ def to_networkx(graph: Graph) -> "networkx.Graph":
         networkx.set_node_attributes(result, dict(zip(keys, labels, strict=True)), "y")
     for part, nodes in graph.split.items():
         networkx.set_node_attributes(result, {keys[i]: part for i in nodes}, "split")
-    entries = to_scipy(graph).tocoo()
+    entries = graph.to_scipy().tocoo()
     once = slice(None) if graph.directed else entries.row < entries.col
     source = [keys[i] for i in entries.row[once]]
     target = [keys[i] for i in entries.col[once]]

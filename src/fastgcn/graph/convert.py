@@ -3,48 +3,33 @@
 A library that only one conversion needs is imported when that conversion is called.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, issparse
 
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray
-from fastgcn.errors import InputError, MissingDependencyError
+from fastgcn.errors import InputError, library
 from fastgcn.graph import checks
+from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import check_all, check_rows, csr_from_edges
-from fastgcn.graph.graph import Graph, Split
 
 if TYPE_CHECKING:
     import torch
     import torch_geometric.data
 
-
-def library(module: str, *, extra: str) -> Any:
-    """The imported `module`, which `pip install fastgcn[extra]` brings.
-
-    >>> library("no_such_library", extra="pyg")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    fastgcn.errors.MissingDependencyError: this needs no_such_library, which could not ...
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"this needs {module.partition('.')[0]}, which could not be imported ({error}); "
-            f"install it with `pip install 'fastgcn[{extra}]'`"
-        ) from error
+    from fastgcn.graph.graph import Graph
 
 
 def from_scipy(
+    cls: "type[Graph]",
     adjacency: Any,
     *,
     features: Any,
     directed: bool | None = None,
     weighted: bool | None = None,
     **fields: Any,
-) -> Graph:
+) -> "Graph":
     """A graph from a square sparse matrix of any format, A(v, u) = the edge v → u.
 
     Args:
@@ -57,7 +42,8 @@ def from_scipy(
 
     >>> from scipy.sparse import coo_array
     >>> adjacency = coo_array(([1, 1], ([0, 1], [1, 0])), shape=(2, 2))
-    >>> from_scipy(adjacency, features=[[0.5], [1.5]])
+    >>> from fastgcn import Graph
+    >>> Graph.from_scipy(adjacency, features=[[0.5], [1.5]])
     Graph(graph: 2 nodes, 1 undirected edges, 1 features, 0 classes)
     """
     if not issparse(adjacency):
@@ -75,7 +61,7 @@ def from_scipy(
         counted = (weights != 0) & (source != target)  # the others are dropped
         weighted = bool(np.any(weights[counted] != 1))
     csr, cleaned = csr_from_edges(source, target, weights, n, directed=directed is not False)
-    return Graph(
+    return cls(
         indptr=csr.indptr,
         indices=csr.indices,
         weights=csr.weights if weighted else None,
@@ -86,7 +72,7 @@ def from_scipy(
     )
 
 
-def to_scipy(graph: Graph) -> csr_array:
+def to_scipy(graph: "Graph") -> csr_array:
     """A (n, n) float32 copy of the adjacency matrix, ones where the graph has no weights."""
     check_rows(graph.indptr, graph.indices)
     check_all(graph.indices, graph.n_nodes)
@@ -95,26 +81,18 @@ def to_scipy(graph: Graph) -> csr_array:
     return csr_array((values, graph.indices, graph.indptr), shape=shape, copy=True)
 
 
-def plain_ids(graph: Graph) -> list[Any]:
-    """The user's own node ids as Python objects, 0..n-1 where there are none."""
-    if graph.node_ids is None:
-        return list(range(graph.n_nodes))
-    return (
-        graph.node_ids.tolist() if isinstance(graph.node_ids, np.ndarray) else list(graph.node_ids)
-    )
-
-
 # Fields of `Graph` that `Data` does not know; they are kept under the same names.
 _NAMES = ("name", "class_names", "node_ids")
 
 
 def from_pyg(
+    cls: "type[Graph]",
     data: "torch_geometric.data.Data",
     *,
     mask_column: int | None = None,
     directed: bool | None = None,
     **fields: Any,
-) -> Graph:
+) -> "Graph":
     """A graph from a PyG `Data`; an edge i → j of `edge_index` is A(i, j).
 
     It reads `x` (n, F), dense or sparse; `edge_index`; `edge_weight`, or `edge_attr` of one
@@ -136,6 +114,7 @@ def from_pyg(
     weights = _weights(data)
     fields = {name: data[name] for name in _NAMES if name in data} | fields
     return from_scipy(
+        cls,
         _adjacency(data.edge_index, weights, n),
         features=np.empty((n, 0), np.float32) if data.x is None else _matrix(data.x),
         directed=directed,
@@ -230,7 +209,7 @@ def _column(count: int, name: str, mask_column: int | None) -> int:
     return mask_column
 
 
-def to_pyg(graph: Graph) -> "torch_geometric.data.Data":
+def to_pyg(graph: "Graph") -> "torch_geometric.data.Data":
     """A PyG `Data` that `from_pyg` takes back; it shares no memory with the graph.
 
     `x` is a coalesced COO tensor where the features are sparse; `y` is int64 (n,), or bool
@@ -255,7 +234,7 @@ def to_pyg(graph: Graph) -> "torch_geometric.data.Data":
     if graph.class_names is not None:
         data.class_names = list(graph.class_names)
     if graph.node_ids is not None:
-        data.node_ids = plain_ids(graph)
+        data.node_ids = checks.plain_ids(graph.node_ids, graph.n_nodes)
     return data
 
 
