@@ -157,3 +157,41 @@ def test_an_archive_in_place_of_an_array(tmp_path: Path) -> None:
     save_npz(folder / "adj_full.npz", adjacency(toy()))
     with pytest.raises(FormatError, match=r"feats.npy must be a .npy file, but is a .npz archive"):
         GRAPHSAINT.read(folder)
+
+
+LEAST = np.iinfo(np.int64).min  # its difference from any offset above 0 wraps around
+
+
+def with_offsets(arrays: dict[str, Any], prefix: str = "") -> list[dict[str, Any]]:
+    """Changes to the offsets of a CSR matrix, none of which may reach compiled code."""
+    offsets = np.asarray(arrays[f"{prefix}indptr"], np.int64)
+    found = []
+    for place, value in ((-1, LEAST), (1, LEAST), (-1, len(offsets) ** 3), (0, 1), (2, -1)):
+        damaged = offsets.copy()
+        damaged[place] = value
+        found.append({f"{prefix}indptr": damaged})
+    return [*found, {f"{prefix}indptr": offsets[:-1]}]
+
+
+@pytest.mark.parametrize("case", range(6))
+@pytest.mark.parametrize(("kind", "file"), [("npz", "adj.npz"), ("graphsaint", "adj_full.npz")])
+def test_offsets_are_checked_without_arithmetic_that_wraps(
+    tmp_path: Path, kind: str, file: str, case: int
+) -> None:
+    write, read = READS[kind]
+    write(tmp_path, toy())
+    resave(tmp_path, file, **with_offsets(dict(np.load(tmp_path / file)))[case])
+    with pytest.raises(FormatError, match="holds a sparse matrix that is not whole"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("case", range(6))
+@pytest.mark.parametrize("prefix", ["adj_", "attr_"])
+def test_offsets_of_the_benchmark_format_are_checked_too(
+    tmp_path: Path, prefix: str, case: int
+) -> None:
+    file = write_benchmark(tmp_path, toy())
+    arrays = dict(np.load(file, allow_pickle=True).items())
+    write_benchmark(tmp_path, toy(), **with_offsets(arrays, prefix)[case])
+    with pytest.raises(FormatError, match="holds a sparse matrix that is not whole"):
+        GNN_BENCHMARK.read(file)

@@ -209,9 +209,10 @@ def read_sparse(path: Path) -> csr_array | csc_array | coo_array:
 def checked_sparse(
     path: Path, layout: str, shape: AnyArray, parts: Mapping[str, AnyArray]
 ) -> csr_array | csc_array | coo_array:
-    """A matrix whose indices are known to be in range.
+    """A matrix whose offsets and indices are known to be in range.
 
-    scipy does not check them, and its compiled loops would then read outside the arrays.
+    scipy's compiled loops read wherever these point. Its own check takes differences of offsets,
+    which wrap around for the largest 64-bit numbers, so it is not relied on.
     """
     for name, array in parts.items():
         kinds = "fiub" if name == "data" else "iu"
@@ -226,13 +227,34 @@ def checked_sparse(
     sizes = int(shape[0]), int(shape[1])
     try:
         if layout == "coo":
+            _must_lie_below(parts["row"], sizes[0], "a row")
+            _must_lie_below(parts["col"], sizes[1], "a column")
             return coo_array((parts["data"], (parts["row"], parts["col"])), shape=sizes)
+        major, minor = sizes if layout == "csr" else sizes[::-1]
+        _check_offsets(parts["indptr"], major, min(len(parts["indices"]), len(parts["data"])))
+        _must_lie_below(parts["indices"], minor, "an index")
         kind = csr_array if layout == "csr" else csc_array
         matrix = kind((parts["data"], parts["indices"], parts["indptr"]), shape=sizes)
         matrix.check_format(full_check=True)
     except (ValueError, IndexError, OverflowError) as error:
         raise FormatError(f"{path} holds a sparse matrix that is not whole: {error}") from None
     return matrix
+
+
+def _check_offsets(offsets: AnyArray, rows: int, entries: int) -> None:
+    """The offsets of so many rows begin with 0, do not decrease, and end within the entries."""
+    if len(offsets) != rows + 1:
+        raise ValueError(f"{rows} rows need {rows + 1} offsets, got {len(offsets)}")
+    if int(offsets[0]) != 0 or bool(np.any(offsets[1:] < offsets[:-1])):
+        raise ValueError("its row offsets must begin with 0 and must not decrease")
+    if int(offsets[-1]) > entries:
+        raise ValueError(f"its last row offset is {offsets[-1]}, but it has {entries} entries")
+
+
+def _must_lie_below(ids: AnyArray, n: int, what: str) -> None:
+    if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n):
+        worst = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise ValueError(f"{what} must lie in 0..{n - 1}, got {worst}")
 
 
 def read_json(path: Path) -> dict[str, Any]:
