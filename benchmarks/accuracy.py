@@ -1,11 +1,11 @@
 """How accurate training is: several seeds, the learning rate chosen on validation alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from benchmarks.cases import Case, graph
+from benchmarks.cases import Case, from_cases, graph
 from benchmarks.pages import DASH, Experiment, mean, mean_sd, ratio
-from benchmarks.results import Measurement, Results
+from benchmarks.results import Results
 from fastgcn.config import TrainConfig
 from fastgcn.report.page import Table
 from fastgcn.train.presets import (
@@ -92,22 +92,16 @@ def _case(
 
 def experiments(seeds: int = SEEDS) -> list[Experiment]:
     """The tables of accuracy: with the paper's settings, and with the best found here."""
+    paper, best = partial(paper_cases, seeds), partial(best_cases, seeds)
     return [
-        _table("paper-settings", "Accuracy of the paper's settings", partial(paper_cases, seeds)),
-        _table("best-settings", "Accuracy of the best settings", partial(best_cases, seeds)),
+        table_of("paper-settings", "Accuracy of the paper's settings", paper),
+        table_of("best-settings", "Accuracy of the best settings", best),
     ]
 
 
-def _table(name: str, title: str, cases: Callable[[], Iterator[Case]]) -> Experiment:
-    """A table of trainings."""
-
-    def plan(results: Results) -> Iterator[Measurement]:
-        for case in cases():
-            yield from case.plan(results)
-
-    return Experiment(
-        name=name, title=title, plan=plan, show=lambda results: [table(list(cases()), results)]
-    )
+def table_of(name: str, title: str, cases: Callable[[], Iterable[Case]]) -> Experiment:
+    """An experiment that is a table of trainings."""
+    return from_cases(name, title, cases, lambda results: [table([*cases()], results)])
 
 
 def table(cases: Sequence[Case], results: Results) -> Table:

@@ -1,30 +1,31 @@
 """Trainings over seeds, at the learning rate that validation prefers, and what they came to."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count, islice
 
 import numpy as np
 
+from benchmarks.pages import Experiment
 from benchmarks.results import Key, Measurement, Record, Results
 from fastgcn.arrays import IntArray
 from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.backends.evaluator import Evaluator
 from fastgcn.config import TrainConfig
 from fastgcn.data.generate import GenerateConfig, generate
-from fastgcn.data.generate_config import PRESETS, config_from
+from fastgcn.data.generate_config import PRESETS
 from fastgcn.data.load import load
 from fastgcn.data.registry import cache_folder
 from fastgcn.data.store import is_store
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
+from fastgcn.report.page import Content
 from fastgcn.train.loop import Training, fit
 
 OWN_SPLIT = "own"  # the only split that the data set has
-SMALL_REDDIT = "reddit-sim-small"
 TINY = ("tiny-sim-a", "tiny-sim-b", "tiny-sim-c")
 
 # Nodes of a part that a curve is evaluated on at most: its accuracy is then known to about 0.01,
@@ -32,7 +33,7 @@ TINY = ("tiny-sim-a", "tiny-sim-b", "tiny-sim-c")
 CURVE_NODES = 2000
 _CURVE_POINTS = 200  # about how many points the curve of a long training has
 
-_STAND_INS = {SMALL_REDDIT: config_from("reddit-sim", name=SMALL_REDDIT, nodes=20_000)} | {
+_STAND_INS = {
     name: GenerateConfig(name=name, nodes=nodes, edges=6 * nodes, features=12, classes=3)
     for name, nodes in zip(TINY, (240, 320, 400), strict=True)
 }
@@ -45,7 +46,7 @@ def is_stand_in(name: str) -> bool:
 
 @cache
 def graph(name: str, split: str | None, split_seed: int | None = None) -> Graph:
-    """A data set, loaded once for all measurements; small stand-ins are generated on first use."""
+    """A data set, loaded once for all measurements; tiny ones are generated on first use."""
     source = name
     if name in _STAND_INS:
         store = cache_folder() / name
@@ -172,6 +173,25 @@ class Case:
         if self.curve:
             return Measurement(label, curve, train, instead=None if timed else key)
         return Measurement(label, key, train, instead=curve)
+
+
+def from_cases(
+    name: str,
+    title: str,
+    parts: Callable[[], Iterable[Case | Measurement]],
+    show: Callable[[Results], Sequence[Content | None]],
+    question: str = "",
+) -> Experiment:
+    """An experiment that needs the trainings of some cases, and some measurements."""
+
+    def plan(results: Results) -> Iterator[Measurement]:
+        for part in parts():
+            if isinstance(part, Case):
+                yield from part.plan(results)
+            else:
+                yield part
+
+    return Experiment(name=name, title=title, question=question, plan=plan, show=show)
 
 
 def _curve_key(key: Record) -> Record:

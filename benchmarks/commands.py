@@ -4,9 +4,12 @@ Each command measures what its file of results lacks, or what is stale there, an
 page from the results. What is measured is in the modules named like the commands.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,22 +29,10 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Names = Annotated[
-    list[str] | None, typer.Argument(help="Only these experiments; all of them without names.")
-]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Less of it, in minutes; files go to results/quick.")
 ]
-Show = Annotated[
-    bool, typer.Option("--show", help="Measure nothing; write the page from what is on file.")
-]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Seeds 0..N-1 of every training.")]
-ResultsFolder = Annotated[
-    Path | None, typer.Option("--results", help="Folder of result files.  [default: results]")
-]
-DocsFolder = Annotated[
-    Path | None, typer.Option("--docs", help="Folder of the page.  [default: docs]")
-]
 Data = Annotated[list[str] | None, typer.Option(help="Only these data sets; repeatable.")]
 Scratch = Annotated[Path, typer.Argument(help="Folder for graphs and runs.")]
 
@@ -54,32 +45,91 @@ def _root() -> None:
     plain_lines()
 
 
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What a command measures, its file of results, and its page in docs, if it has one.
+
+    Results in the files `also` count too. `write` takes the place of filling the page: it gets
+    the chosen experiments and the results, and returns the files it wrote, the page last.
+    """
+
+    experiments: Sequence[pages.Experiment]
+    results: str
+    page: str | None = None
+    also: tuple[str, ...] = ()
+    write: Callable[[list[pages.Experiment], Results], list[Path]] | None = None
+
+
+def _shared(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Only these experiments; all of them without names.")
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Measure nothing; write the page from what is on file.")
+    ] = False,
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Folder of result files.  [default: results]")
+    ] = None,
+    docs: Annotated[
+        Path | None, typer.Option("--docs", help="Folder of the page.  [default: docs]")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """The options that every command with experiments has beside its own."""
+
+
+def _measures(name: str | None = None) -> Callable[[Callable[..., Suite]], None]:
+    """Make a command of a function that says what is measured."""
+
+    def register(choose: Callable[..., Suite]) -> None:
+        own, shared = (inspect.signature(each).parameters for each in (choose, _shared))
+
+        @wraps(choose)
+        def command(**given: Any) -> None:
+            suite = choose(**{option: given[option] for option in own})
+            _run(suite, given.get("quick", False), **{option: given[option] for option in shared})
+
+        # Typer reads the parameters of a command from its signature.
+        both = inspect.Signature([*own.values(), *shared.values()])
+        command.__signature__ = both  # type: ignore[attr-defined]
+        app.command(name)(command)
+
+    return register
+
+
 def _run(
-    experiments: Sequence[pages.Experiment],
+    suite: Suite,
+    quick: bool,
     names: Sequence[str] | None,
-    results: Results,
-    write: Callable[[], list[Path]] | None,
-    *,
     show: bool,
+    results: Path | None,
+    docs: Path | None,
     json: bool,
 ) -> None:
     """Measure the named experiments, write the page of all, and print tables of the named ones."""
-    chosen = pages.chosen(names, experiments)
+    folder = results or (_QUICK if quick else Path("results"))
+    kept = Results(folder / suite.results, also=[folder / each for each in suite.also])
+    page = (docs or (_QUICK if quick else Path("docs"))) / suite.page if suite.page else None
+    chosen = pages.chosen(names, suite.experiments)
+    if page is not None:
+        pages.check_marks(page, suite.experiments)  # now, and not after everything was measured
     measured = 0
     if not show:
         try:
-            measured = pages.measure(chosen, results)
+            measured = pages.measure(chosen, kept)
         except KeyboardInterrupt:
             say("Stopped. Finished results are on file; the same command goes on from there.")
             raise
-    files = write() if write else []
-    shown = pages.sections(chosen, results)
+    files = suite.write(chosen, kept) if suite.write else []
+    if page is not None:
+        files += pages.fill_page(page, suite.experiments, kept)
+    shown = pages.sections(chosen, kept)
     if json:
         emit_json(
             {
                 "experiments": [each.name for each in chosen],
                 "measured": measured,
-                "results": str(results.path),
+                "results": str(kept.path),
                 "files": [str(file) for file in files],
                 "sections": pages.as_json(shown),
             }
@@ -91,126 +141,60 @@ def _run(
                 show_table(part.caption, part.head, part.rows)
             elif isinstance(part, str) and part.startswith(STALE):
                 say(f"{section.title}: {part}")
-    page = f"; page: {files[-1]}" if files else ""
-    say(f"Measured {measured}; results: {results.path}{page}")
+    last = f"; page: {files[-1]}" if files else ""
+    say(f"Measured {measured}; results: {kept.path}{last}")
 
 
-def _on_page(
-    experiments: Sequence[pages.Experiment],
-    names: Sequence[str] | None,
-    results: Results,
-    page: Path,
-    *,
-    show: bool,
-    json: bool,
-) -> None:
-    pages.check_marks(page, experiments)  # now, and not after everything was measured
-    write = lambda: pages.fill_page(page, experiments, results)  # noqa: E731
-    _run(experiments, names, results, write, show=show, json=json)
-
-
-def _folders(quick: bool, results: Path | None, docs: Path | None) -> tuple[Path, Path]:
-    """Where results and pages go."""
-    return (
-        results or (_QUICK if quick else Path("results")),
-        docs or (_QUICK if quick else Path("docs")),
-    )
-
-
-@app.command()
-def accuracy(
-    names: Names = None,
-    seeds: Seeds = None,
-    show: Show = False,
-    results: ResultsFolder = None,
-    docs: DocsFolder = None,
-    json: Json = False,
-) -> None:
+@_measures()
+def accuracy(seeds: Seeds = None) -> Suite:
     """Train with the paper's settings and with the best found; validation chooses."""
     from benchmarks.accuracy import SEEDS, experiments
 
-    folder, page = _folders(False, results, docs)
-    kept, page = Results(folder / "accuracy.jsonl"), page / "benchmarks.md"
-    _on_page(experiments(seeds or SEEDS), names, kept, page, show=show, json=json)
+    return Suite(experiments(seeds or SEEDS), "accuracy.jsonl", "benchmarks.md")
 
 
-@app.command()
-def estimators(
-    names: Names = None,
-    data: Data = None,
-    seeds: Seeds = None,
-    quick: Quick = False,
-    show: Show = False,
-    results: ResultsFolder = None,
-    docs: DocsFolder = None,
-    json: Json = False,
-) -> None:
+@_measures()
+def estimators(data: Data = None, seeds: Seeds = None, quick: Quick = False) -> Suite:
     """Compare all estimators: error of the gradient, time of a step, both at once, accuracy."""
-    from dataclasses import replace
-
     from benchmarks.estimators import DATA, FULL, QUICK, experiments
 
     effort = QUICK if quick else FULL
     effort = effort if seeds is None else replace(effort, seeds=seeds)
-    folder, page = _folders(quick, results, docs)
-    kept = Results(folder / "estimators.jsonl", also=[folder / "accuracy.jsonl"])
-    all_of = experiments(effort, data or DATA)
-    _on_page(all_of, names, kept, page / "estimators.md", show=show, json=json)
+    compared = experiments(effort, data or DATA)
+    return Suite(compared, "estimators.jsonl", "estimators.md", also=("accuracy.jsonl",))
 
 
-@app.command()
+@_measures()
 def speed(
-    names: Names = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    quick: Quick = False,
-    show: Show = False,
-    results: ResultsFolder = None,
-    docs: DocsFolder = None,
-    json: Json = False,
-) -> None:
-    """Time what a user waits for, against floors and other programs measured in the same run."""
-    from benchmarks import speed as cpu
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu", quick: Quick = False
+) -> Suite:
+    """Time what a user waits for: steps, epochs, scores, memory, starting; and other programs."""
+    from benchmarks.speed import FULL, QUICK, cpu_experiments, gpu_experiments
 
-    effort = cpu.QUICK if quick else cpu.FULL
-    folder, page = _folders(quick, results, docs)
+    effort = QUICK if quick else FULL
     if device == "cuda":
-        from benchmarks.timing import check_cuda
-
-        if not show:
-            check_cuda()
-        from benchmarks import speed_gpu as gpu
-
-        kept, page = Results(folder / "speed-cuda.jsonl"), page / "gpu.md"
-        _on_page(gpu.experiments(effort), names, kept, page, show=show, json=json)
-    elif device == "cpu":
-        kept, page = Results(folder / "speed.jsonl"), page / "speed.md"
-        _on_page(cpu.experiments(effort), names, kept, page, show=show, json=json)
-    else:
-        raise InputError(f"device must be cpu or cuda, got {device!r}")
+        return Suite(gpu_experiments(effort), "speed-cuda.jsonl", "gpu.md")
+    if device == "cpu":
+        return Suite(cpu_experiments(effort), "speed.jsonl", "speed.md")
+    raise InputError(f"device must be cpu or cuda, got {device!r}")
 
 
-@app.command()
+@_measures()
 def reproduce(
-    names: Names = None,
     quick: Quick = False,
     seeds: Seeds = None,
     reddit: Annotated[
         str | None,
         typer.Option(help="A name or path of Reddit; without it, the stand-in reddit-sim."),
     ] = None,
-    show: Show = False,
-    results: ResultsFolder = None,
     out: Annotated[
         Path, typer.Option(help="Folder for the page, the figures (.svg) and the tables (.md).")
     ] = Path("reproduction"),
     readme: Annotated[
         Path | None, typer.Option(help="A page whose table of all systems is replaced too.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Suite:
     """Measure the paper's tables and figures here, and show them beside the paper's numbers."""
-    from dataclasses import replace
-
     from benchmarks import paper, paper_scale
 
     scale = paper_scale.quick() if quick else paper_scale.full()
@@ -218,12 +202,8 @@ def reproduce(
         scale = paper_scale.with_seeds(scale, seeds)
     if reddit is not None:
         scale = replace(scale, large=replace(scale.large, name=reddit))
-    folder, _ = _folders(quick, results, None)
-    kept = Results(folder / "reproduce.jsonl", also=[folder / "accuracy.jsonl"])
-    all_of = paper.experiments(scale)
-    chosen = pages.chosen(names, all_of)
 
-    def write() -> list[Path]:
+    def write(chosen: list[pages.Experiment], kept: Results) -> list[Path]:
         subtitle = (
             "The experiments of Chen, Ma and Xiao (ICLR 2018), measured again beside the paper's "
             f"figures; {scale.about} {pages.DASH} is a figure that the paper does not have, or "
@@ -234,76 +214,53 @@ def reproduce(
         report = pages.write_report(out, chosen, kept, title=title, subtitle=subtitle)
         return [*files, *report[::-1]]
 
-    _run(all_of, names, kept, write, show=show, json=json)
+    everything = paper.experiments(scale)
+    return Suite(everything, "reproduce.jsonl", also=("accuracy.jsonl",), write=write)
 
 
-@app.command("import")
+@_measures("import")
 def import_(
     edges: Annotated[int, typer.Option(help="Edges of the table.")] = 20_000_000,
     nodes: Annotated[int, typer.Option(help="Nodes of the table.")] = 1_000_000,
     ids: Annotated[str, typer.Option(help="counting, shuffled, sparse or text.")] = "counting",
     memory: Annotated[str, typer.Option(help="What the import may use.")] = "1GB",
-    show: Show = False,
-    results: ResultsFolder = None,
-    docs: DocsFolder = None,
-    json: Json = False,
-) -> None:
+) -> Suite:
     """Import tables of random edges, against scipy in memory."""
     from benchmarks.data_costs import Tables, import_experiment
 
-    folder, page = _folders(False, results, docs)
     tables = Tables(edges=edges, nodes=nodes, ids=ids, memory=memory)
-    kept, all_of = Results(folder / "import.jsonl"), [import_experiment(tables)]
-    _on_page(all_of, None, kept, page / "benchmarks.md", show=show, json=json)
+    return Suite([import_experiment(tables)], "import.jsonl", "benchmarks.md")
 
 
-@app.command()
-def generate(
-    scratch: Scratch = Path("/tmp"),
-    show: Show = False,
-    results: ResultsFolder = None,
-    docs: DocsFolder = None,
-    json: Json = False,
-) -> None:
+@_measures()
+def generate(scratch: Scratch = Path("/tmp")) -> Suite:
     """Generate a graph of Reddit's size, and open a store of 5 GB (needs 6 GB free)."""
     from benchmarks.data_costs import generate_experiment
 
-    folder, page = _folders(False, results, docs)
-    kept, all_of = Results(folder / "generate.jsonl"), [generate_experiment(scratch)]
-    _on_page(all_of, None, kept, page / "benchmarks.md", show=show, json=json)
+    return Suite([generate_experiment(scratch)], "generate.jsonl", "benchmarks.md")
 
 
-@app.command()
+@_measures("out-of-core")
 def out_of_core(
     scratch: Scratch,
-    names: Names = None,
     limit: Annotated[str, typer.Option(help="What a process may allocate.")] = "4GB",
-    show: Show = False,
-    results: ResultsFolder = None,
-    json: Json = False,
-) -> None:
+) -> Suite:
     """Train on features larger than the memory that a process may take (needs 40 GB free)."""
     from benchmarks.out_of_core import experiments
 
-    kept = Results(_folders(False, results, None)[0] / "scale.jsonl")
-    _run(experiments(scratch, limit), names, kept, None, show=show, json=json)
+    return Suite(experiments(scratch, limit), "scale.jsonl")
 
 
-@app.command()
+@_measures()
 def distributed(
-    names: Names = None,
     data: Annotated[str, typer.Option(help="A data set.")] = "reddit-sim",
     steps: Annotated[int, typer.Option(help="Steps of a round.")] = 15,
     rounds: Annotated[int, typer.Option(help="Rounds of one rank and of two.")] = 3,
-    show: Show = False,
-    results: ResultsFolder = None,
-    json: Json = False,
-) -> None:
+) -> Suite:
     """Train over several processes: throughput, bytes on the wire, memory of each."""
     from benchmarks.distributed import experiments
 
-    kept = Results(_folders(False, results, None)[0] / "scale.jsonl")
-    _run(experiments(data, steps, rounds), names, kept, None, show=show, json=json)
+    return Suite(experiments(data, steps, rounds), "scale.jsonl")
 
 
 @app.command()

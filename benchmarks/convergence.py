@@ -13,7 +13,7 @@ A step draws a batch of s rows and, for these, a block B of Â with t vertices:
 * two draws: g = (BX)ᵀ(B'XW − Y_s)/s + λW with B' drawn independently, whose mean is ∇f(W).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +21,12 @@ import torch
 
 from benchmarks.cases import OWN_SPLIT, graph
 from benchmarks.pages import DASH, line_figure, short
-from benchmarks.paper_scale import Scale
+from benchmarks.paper_scale import Contents, Scale
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.arrays import FloatArray
 from fastgcn.graph.adjacency import normalize
 from fastgcn.graph.graph import Graph
-from fastgcn.report.page import Content, Figure, Table
+from fastgcn.report.page import Figure, Table
 from fastgcn.report.plots import Series
 from fastgcn.sampling import LayerSampler
 
@@ -165,20 +165,17 @@ def _descent(scale: Scale, draws: int, t: int) -> Measurement:
 _CODE = ("fastgcn.sampling", "fastgcn.graph.adjacency")
 
 
-def plan_convergence(scale: Scale, _: Results) -> Iterator[Measurement]:
-    for draws in _DRAWS:
-        for t in scale.descent_sizes:
-            yield _descent(scale, draws, t)
+def descents(scale: Scale) -> list[Measurement]:
+    return [_descent(scale, draws, t) for draws in _DRAWS for t in scale.descent_sizes]
 
 
-def show_convergence(scale: Scale, results: Results) -> list[Content]:
+def show_convergence(scale: Scale, results: Results) -> Contents:
     """Squared distances against k, and their slopes."""
     found = {
         draws: {t: results.get(_descent(scale, draws, t).key) for t in scale.descent_sizes}
         for draws in _DRAWS
     }
     known = {d: {t: v for t, v in each.items() if v is not None} for d, each in found.items()}
-    content: list[Content] = [_distances(draws, each) for draws, each in known.items() if each]
     rows = []
     for t in scale.descent_sizes:
         cells = []
@@ -193,9 +190,9 @@ def show_convergence(scale: Scale, results: Results) -> list[Content]:
         "holds, and how far one draw's limit is from the optimum"
     )
     return [
-        *content,
+        *(_distances(draws, each) for draws, each in known.items() if each),
         Table(head, rows, caption),
-        *_convergence_finding(scale, known),
+        _bias_in_words(known[1]),
         f"Ridge regression on one convolution of {DATA}, where the optimum W* is solved for "
         f"exactly: batches of {BATCH} rows, blocks of t vertices from the importance sampler that "
         f"trains networks, steps 1/(lk) with l the least curvature, {scale.steps:,} steps, means "
@@ -209,40 +206,26 @@ def show_convergence(scale: Scale, results: Results) -> list[Content]:
     ]
 
 
-def _distances(draws: int, found: Mapping[int, Record]) -> Figure:
+def _distances(draws: int, found: Mapping[int, Record]) -> Figure | None:
     series = [
         Series(f"t = {t}", value["k"], value["distance"], markers=False)
         for t, value in found.items()
     ]
-    first = next(iter(found.values()))
-    k, start = first["k"], first["distance"][0]
+    k, start = series[0].x, series[0].y[0]
     series.append(Series("1/k", k, [start / step for step in k], dashed=True, markers=False))
     goal = "W_t" if draws == 1 else "W*"
     slopes = ", ".join(f"{value['slope']:.2f} for t = {t}" for t, value in found.items())
-    about = (
-        f"Mean squared distance to {goal} against the step k, both on logarithmic scales, with a "
-        f"line of slope -1. Slopes: {slopes}."
-    )
-    title = f"Squared distance to {goal}, {_DRAWS[draws]}"
-    caption = f"Mean squared distance to {goal}, {_DRAWS[draws]}; dashed: 1/k"
-    return line_figure(series, title, about, "step k", f"mean squared distance to {goal}", caption)
+    title = f"Mean squared distance to {goal}, {_DRAWS[draws]}"
+    about = f"{title}; dashed: 1/k. Slopes: {slopes}"
+    return line_figure(series, title, about, "step k", f"mean squared distance to {goal}")
 
 
-def _convergence_finding(scale: Scale, known: Mapping[int, Mapping[int, Record]]) -> list[str]:
-    values = [value for each in known.values() for value in each.values()]
-    if not values:
-        return []
-    slopes = [value["slope"] for value in values]
-    bounded = sum(value["within_bound"] == scale.steps - 2 for value in values)
-    text = (
-        f"Slopes lie between {min(slopes):.2f} and {max(slopes):.2f}; the bound of the theorem "
-        f"holds at every step in {bounded} of {len(values)} descents."
+def _bias_in_words(one_draw: Mapping[int, Record]) -> str:
+    biases = {t: value["bias"] for t, value in one_draw.items() if value["bias"] > 0}
+    if len(biases) < 2:
+        return ""
+    slope = np.polyfit(np.log(list(biases)), np.log(list(biases.values())), 1)[0]
+    return (
+        f"The squared bias of one draw's limit falls as t to the power {slope:.2f}: the "
+        "estimator is consistent."
     )
-    biases = {t: value["bias"] for t, value in known[1].items() if value["bias"] > 0}
-    if len(biases) > 1:
-        slope = np.polyfit(np.log(list(biases)), np.log(list(biases.values())), 1)[0]
-        text += (
-            f" The squared bias of one draw's limit falls as t to the power {slope:.2f}: the "
-            "estimator is consistent."
-        )
-    return [text]

@@ -9,7 +9,6 @@ standard normals as the graph's features have.
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,9 +19,9 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
-from benchmarks.pages import Experiment, short
+from benchmarks.pages import Experiment, from_records, short
 from benchmarks.processes import fresh
-from benchmarks.results import Measurement, Record, Results
+from benchmarks.results import Measurement, Record
 from fastgcn.arrays import IntArray
 from fastgcn.data.generate_config import PRESETS, GenerateConfig
 from fastgcn.report.page import Table
@@ -57,23 +56,14 @@ def import_experiment(tables: Tables, repeats: int = 3) -> Experiment:
         for kind in ("csv", "parquet")
     }
 
-    def show(results: Results) -> list[Table]:
-        found = {kind: results.get(m.key) for kind, m in measurements.items()}
-        rows = [
-            (kind, short(each["seconds"]), short(each["ratio"]), short(each["memory_ratio"]))
-            for kind, each in found.items()
-            if each is not None
-        ]
+    def show(found: dict[str, Record]) -> list[Table]:
+        figures = ("seconds", "ratio", "memory_ratio")
+        rows = [(kind, *(short(each[name]) for name in figures)) for kind, each in found.items()]
         head = ("table", "s", "time / scipy", "peak memory / bytes of the store")
         what = f"{tables.edges:,} edges, {tables.nodes:,} nodes, ids {tables.ids}"
-        return [Table(head, rows, f"Importing {what}")] if rows else []
+        return [Table(head, rows, f"Importing {what}")]
 
-    return Experiment(
-        name="import",
-        title="Importing tables",
-        plan=lambda _: measurements.values(),
-        show=show,
-    )
+    return from_records("import", "Importing tables", measurements, show)
 
 
 def measure_import(kind: str, tables: Tables, repeats: int) -> Record:
@@ -154,35 +144,28 @@ def generate_experiment(
     folder: Path, config: GenerateConfig = PRESETS["reddit-sim"], large: GenerateConfig = LARGE
 ) -> Experiment:
     """Generating a graph of Reddit's size, and opening a store of 5 GB; `folder` needs 6 GB."""
-    key = {"experiment": "generate", "config": config.name, "opened": large.name}
     measurement = Measurement(
         f"Generating {config.name}",
-        key,
+        {"experiment": "generate", "config": config.name, "opened": large.name},
         partial(measure_generate, folder, config, large),
         ("fastgcn.data.generate", "fastgcn.data.store"),
     )
 
-    def plan(_: Results) -> Iterator[Measurement]:
-        yield measurement
-
-    def show(results: Results) -> list[Table]:
-        found = results.get(key)
-        if found is None:
-            return []
+    def show(records: dict[str, Record]) -> list[Table]:
+        found = records["generate"]
         titles = {
             "normals": "numpy writing as many normals as it has features, one thread",
             "generate": f"generating {config.name}",
             "open": f"opening a store of {short(found['open']['store_gb'])} GB",
         }
-        baseline = found["normals"]["seconds"]
         rows = []
         for step, title in titles.items():
             seconds, peak = found[step]["seconds"], found[step]["peak"]
-            times = short(seconds / baseline) if step != "open" else ""
+            times = short(seconds / found["normals"]["seconds"]) if step != "open" else ""
             rows.append((title, short(seconds), times, f"{peak / 1e6:,.0f}"))
         return [Table(("step", "s", "times", "peak memory, MB"), rows, "Generating and opening")]
 
-    return Experiment(name="generate", title="Generating and opening", plan=plan, show=show)
+    return from_records("generate", "Generating and opening", {"generate": measurement}, show)
 
 
 def measure_generate(folder: Path, config: GenerateConfig, large: GenerateConfig) -> Record:

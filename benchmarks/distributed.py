@@ -17,13 +17,14 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import Experiment, short
+from benchmarks.pages import Experiment, from_records, short
 from benchmarks.processes import status_bytes
-from benchmarks.results import CPU_CODE, Measurement, Record, Results
+from benchmarks.results import CPU_CODE, Measurement, Record
 from fastgcn.config import TrainConfig
 from fastgcn.report.page import Table
 
@@ -52,56 +53,45 @@ _TRAFFIC = Path("/proc/net/dev")
 
 def experiments(data: str, steps: int, rounds: int) -> list[Experiment]:
     """Speed of two ranks, and memory of a rank."""
+
+    def measurement(what: str, config: TrainConfig, how: Callable[[], Record]) -> Measurement:
+        key = {"figure": what, "data": data, "config": config.to_dict()}
+        return Measurement(what.capitalize(), key, how, _CODE)
+
     speeds = {
-        name: Measurement(
-            f"Speed of two ranks, {name}",
-            {"figure": f"speed of two ranks, {name}", "data": data, "config": config.to_dict()},
-            partial(measure_speed, data, name, steps, rounds),
-            _CODE,
+        name: measurement(
+            f"speed of two ranks, {name}", config, partial(measure_speed, data, name, steps, rounds)
         )
         for name, config in SPEED.items()
     }
     memories = {
-        ranks: Measurement(
-            f"Memory of a rank, K = {ranks}",
-            {"figure": f"memory of a rank, K = {ranks}", "data": data, "config": PAPER.to_dict()},
-            partial(launch, ranks, "memory", data, 0),
-            _CODE,
+        str(ranks): measurement(
+            f"memory of a rank, K = {ranks}", PAPER, partial(launch, ranks, "memory", data, 0)
         )
         for ranks in (1, 2, 4)
     }
 
-    def show_speed(results: Results) -> list[Table]:
-        found = {name: results.get(m.key) for name, m in speeds.items()}
+    def show_speed(found: dict[str, Record]) -> list[Table]:
         rows = [
             (name, *(short(1e3 * each["median_seconds"][k]) for k in "12"), short(each["speedup"]),
              *(short(each[kind] / 1e6) for kind in _COUNTED))
             for name, each in found.items()
-            if each is not None
         ]  # fmt: skip
         head = (
             "network and sampler", "1 rank, ms a step", "2 ranks", "times", "MB sent",
             "by the formula", "seen by the interface",
         )  # fmt: skip
-        return [Table(head, rows, f"Steps of one and of two ranks on {data}")] if rows else []
+        return [Table(head, rows, f"Steps of one and of two ranks on {data}")]
 
-    def show_memory(results: Results) -> list[Table]:
-        found = {ranks: results.get(m.key) for ranks, m in memories.items()}
-        rows = [
-            (str(k), ", ".join(f"{n / 1e6:,.0f}" for n in each["peaks"]))
-            for k, each in found.items()
-            if each is not None
-        ]
-        return [Table(("ranks", "MB of each"), rows, f"Memory on {data}")] if rows else []
+    def show_memory(found: dict[str, Record]) -> list[Table]:
+        peaks = {k: [f"{n / 1e6:,.0f}" for n in each["peaks"]] for k, each in found.items()}
+        rows = [(k, ", ".join(each)) for k, each in peaks.items()]
+        return [Table(("ranks", "MB of each"), rows, f"Memory on {data}")]
 
     return [
-        Experiment(
-            name="speed", title="Speed", plan=lambda _: speeds.values(), show=show_speed
-        ),
-        Experiment(
-            name="memory", title="Memory", plan=lambda _: memories.values(), show=show_memory
-        ),
-    ]  # fmt: skip
+        from_records("speed", "Speed", speeds, show_speed),
+        from_records("memory", "Memory", memories, show_memory),
+    ]
 
 
 _COUNTED = ("sent_bytes", "formula_bytes", "carried_bytes")

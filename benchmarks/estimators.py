@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Any
 
-from benchmarks.cases import OWN_SPLIT, Case, graph
-from benchmarks.network import AsWritten, GradientErrors, TrainedNetwork, time_steps
-from benchmarks.pages import DASH, Experiment, line_figure, mean_sd, short
+from benchmarks.cases import OWN_SPLIT, Case, from_cases, graph
+from benchmarks.network import GradientErrors, TrainedNetwork, time_steps
+from benchmarks.pages import DASH, Experiment, from_records, line_figure, mean_sd, short
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.config import TrainConfig
 from fastgcn.data.registry import PLANETOID
@@ -19,7 +17,6 @@ from fastgcn.report.plots import Series
 from fastgcn.train.presets import paper_preset
 
 BASELINE = "Algorithm 2"
-AS_WRITTEN = f"{BASELINE} as written"
 DATA = ("cora", "pubmed", "reddit-sim")
 
 # A step takes as long as another's if it takes at most so much longer, in parts of that one:
@@ -119,25 +116,27 @@ QUICK = Effort(
 )  # fmt: skip
 
 
-def equal_time_samples(sizes: Sequence[int], seconds: Sequence[float], limit: float) -> int | None:
-    """The largest t whose step takes at most `limit`, by the times of some sizes, ascending.
+Seconds = Mapping[int, float]  # a step, by sample size, ascending
+
+
+def equal_time_samples(seconds: Seconds, limit: float) -> int | None:
+    """The largest t whose step takes at most `limit`, by the times of some sizes.
 
     Between two sizes time is taken to be linear in t; beyond the largest nothing is claimed.
     None: even the smallest size takes longer.
 
-    >>> equal_time_samples([100, 400, 1600], [1.0, 1.5, 4.0], limit=2.0)
+    >>> equal_time_samples({100: 1.0, 400: 1.5, 1600: 4.0}, limit=2.0)
     640
-    >>> equal_time_samples([100, 400], [1.0, 1.5], limit=0.5) is None
+    >>> equal_time_samples({100: 1.0, 400: 1.5}, limit=0.5) is None
     True
     """
-    within = [i for i, each in enumerate(seconds) if each <= limit]
-    if not within:
-        return None
-    last = within[-1]
-    if last == len(sizes) - 1:
-        return sizes[last]
-    share = (limit - seconds[last]) / (seconds[last + 1] - seconds[last])
-    return sizes[last] + int(share * (sizes[last + 1] - sizes[last]))
+    within = [t for t, each in seconds.items() if each <= limit]
+    beyond = [t for t in seconds if within and t > within[-1]]
+    if not beyond:
+        return within[-1] if within else None
+    last, following = within[-1], beyond[0]
+    share = (limit - seconds[last]) / (seconds[following] - seconds[last])
+    return last + int(share * (following - last))
 
 
 class Costs:
@@ -166,7 +165,7 @@ class Costs:
         yield self._times()
         if (found := self._found(results)) is not None:
             for member in MEMBERS:
-                for t in found[member.name].sizes:
+                for t in all_sizes(*found[member.name]):
                     yield self._error(member.config(self.base, t))
 
     def _times(self) -> Measurement:
@@ -177,7 +176,6 @@ class Costs:
             "sizes": list(effort.sizes),
             "rounds": effort.rounds,
             "chunk_seconds": effort.chunk_seconds,
-            "as_written": True,
         }
         return Measurement(f"{self.data}: times of steps", key, self._measure_times)
 
@@ -187,8 +185,6 @@ class Costs:
             sizes = self.effort.samples(self.t, network.trainer.data.adjacency.n)
             configs = {(m.name, t): m.config(self.base, t) for m in MEMBERS for t in sizes}
             trainers = {f"{n}, {t}": network.trainer_with(c) for (n, t), c in configs.items()}
-            every = AsWritten(network.trainer.data.adjacency, [self.t])
-            trainers["as written"] = network.trainer_with(self.base, every)
             found = time_steps(
                 trainers, rounds=self.effort.rounds, chunk_seconds=self.effort.chunk_seconds
             )
@@ -197,30 +193,21 @@ class Costs:
                 step = found[f"{name}, {t}"]
                 beside = network.seconds_an_epoch(config) / step["batches_per_epoch"]
                 times[name][str(t)] = step["seconds_per_batch"] + beside
-            batches = trainers["as written"].minibatches
-            drawn = batches.singly(islice(batches.shuffled(), self.effort.batches))
-            rows = [len(part.x) for part in drawn]
-        seconds = found["as written"]["seconds_per_batch"]
-        return {"members": times, "written": {"seconds": seconds, "rows": sum(rows) / len(rows)}}
+        return {"members": times}
 
     def _error(self, config: TrainConfig) -> Measurement:
-        effort = self.effort
-        key = self.about | {
-            "experiment": "gradient-error",
-            "config": config.to_dict(),
-            "batches": effort.batches,
-            "draws": effort.draws,
-        }
-        label = f"{self.data}: gradients, t = {config.samples}"
+        batches, draws = self.effort.batches, self.effort.draws
+        key: Record = self.about | {"experiment": "gradient-error", "config": config.to_dict()}
+        key |= {"batches": batches, "draws": draws}
 
         def measure() -> Record:
             with thread_count(0):
-                return self.gradients.measure(config, draws=effort.draws)
+                return self.gradients.measure(config, draws=draws)
 
-        return Measurement(label, key, measure)
+        return Measurement(f"{self.data}: gradients, t = {config.samples}", key, measure)
 
-    def _found(self, results: Results) -> dict[str, "Times"] | None:
-        """The times of each member and the largest sizes within Algorithm 2's."""
+    def _found(self, results: Results) -> dict[str, tuple[Seconds, int | None]] | None:
+        """The times of each member, and its largest size within Algorithm 2's time."""
         found = results.get(self._times().key)
         if found is None:
             return None
@@ -228,19 +215,9 @@ class Costs:
             name: {int(t): seconds for t, seconds in by_size.items()}
             for name, by_size in found["members"].items()
         }
-        limits = {"equal": times[BASELINE][self.t], "written": found["written"]["seconds"]}
-
-        def largest(seconds: dict[int, float], limit: float) -> int | None:
-            return equal_time_samples(
-                list(seconds), list(seconds.values()), limit * (1 + TOLERANCE)
-            )
-
-        within = {
-            name: {what: largest(seconds, limit) for what, limit in limits.items()}
-            for name, seconds in times.items()
-        }
-        within[BASELINE]["equal"] = self.t
-        return {name: Times(times[name], within[name]) for name in times}
+        limit = times[BASELINE][self.t] * (1 + TOLERANCE)
+        within = {name: equal_time_samples(each, limit) for name, each in times.items()}
+        return {name: (times[name], (within | {BASELINE: self.t})[name]) for name in times}
 
     def summary(self, results: Results) -> Record | None:
         """All figures, members in their order; None as long as some are missing."""
@@ -249,35 +226,26 @@ class Costs:
             return None
         members = []
         for member in MEMBERS:
-            times, errors = found[member.name], {}
-            for t in times.sizes:
+            seconds, equal = found[member.name]
+            at: dict[int, Record] = {}
+            for t in all_sizes(seconds, equal):
                 error = results.get(self._error(member.config(self.base, t)).key)
                 if error is None:
                     return None
-                errors[t] = error
-            there = {what: None if t is None else {"t": t, **errors[t]}
-                     for what, t in times.within.items()}  # fmt: skip
-            curve = [{"t": t, "seconds": s, **errors[t]} for t, s in times.seconds.items()]
-            own = {"member": member.name, "seconds": times.seconds[self.t], "curve": curve}
-            members.append(own | errors[self.t] | there)
-        written = (results.get(self._times().key) or {})["written"]
-        return {"data": self.data, "t": self.t, "written": written, "members": members}
+                at[t] = {"t": t, **error}
+            curve = [{"seconds": s, **at[t]} for t, s in seconds.items()]
+            own: Record = {"member": member.name, "seconds": seconds[self.t], "curve": curve}
+            members.append(at[self.t] | own | {"equal": None if equal is None else at[equal]})
+        return {"data": self.data, "t": self.t, "members": members}
 
-    def show(self, results: Results) -> list[Content]:
+    def show(self, results: Results) -> list[Content | None]:
         found = self.summary(results)
         return [] if found is None else [cost_table(found), finding(found), figure(found)]
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds a step of a member by sample size, and the largest sizes at equal time."""
-
-    seconds: dict[int, float]
-    within: dict[str, int | None]
-
-    @property
-    def sizes(self) -> list[int]:
-        return sorted({*self.seconds, *(t for t in self.within.values() if t is not None)})
+def all_sizes(seconds: Seconds, equal: int | None) -> list[int]:
+    """Sample sizes that were timed, and that at equal time."""
+    return sorted({*seconds, *([] if equal is None else [equal])})
 
 
 def split_of(data: str) -> str | None:
@@ -291,33 +259,16 @@ def experiments(effort: Effort, data: Sequence[str] = DATA) -> list[Experiment]:
     """The members, their costs but on Cora, and their accuracy but on reddit-sim."""
     compared = [Costs(name, effort) for name in data if name != "cora"]
     cases = {name: accuracy_cases(name, effort) for name in data if name != "reddit-sim"}
-
-    def plan(results: Results) -> Iterator[Measurement]:
-        for each in cases.values():
-            for case in each.values():
-                yield from case.plan(results)
-
+    trained = [case for each in cases.values() for case in each.values()]
     rows = [(member.name, member.in_words() or "those of the paper") for member in MEMBERS]
     members = Table(("estimator", "settings"), rows, "The estimators")
     return [
-        Experiment(
-            name="members", title="The estimators", plan=lambda _: (), show=lambda _: [members]
-        ),
+        from_records("members", "The estimators", {}, lambda _: [members]),
         *(
-            Experiment(
-                name=Path(each.data).name,
-                title=f"Error and time on {each.data}",
-                plan=each.plan,
-                show=each.show,
-            )
-            for each in compared
+            Experiment(name=c.data, title=f"Error and time on {c.data}", plan=c.plan, show=c.show)
+            for c in compared
         ),
-        Experiment(
-            name="accuracy",
-            title="Accuracy",
-            plan=plan,
-            show=lambda results: [accuracy_table(cases, results)],
-        ),
+        from_cases("accuracy", "Accuracy", lambda: trained, partial(accuracy_table, cases)),
     ]
 
 
@@ -338,7 +289,7 @@ def accuracy_cases(data: str, effort: Effort) -> dict[str, Case]:
     }
 
 
-def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) -> Table:
+def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) -> list[Table]:
     """Test micro-F1: a row for each member, a column for each data set."""
     rows = []
     for member in MEMBERS:
@@ -346,72 +297,49 @@ def accuracy_table(cases: Mapping[str, Mapping[str, Case]], results: Results) ->
         # As many seeds for each member, though more may be on file.
         scores = (case.test_scores(results)[: case.seeds] for case in own)
         rows.append((member.name, *(mean_sd(each, 4) for each in scores)))
-    return Table(("estimator", *cases), rows, "Test micro-F1, mean ± sd over seeds")
+    return [Table(("estimator", *cases), rows, "Test micro-F1, mean ± sd over seeds")]
 
 
 def cost_table(costs: Record) -> Table:
-    """A row for each member: its error and time at the paper's t, and its errors at equal time."""
+    """A row for each member: its error and time at the paper's t, and its error at equal time."""
+    rows = []
+    for each in costs["members"]:
+        there, gain = each["equal"], gain_of(costs, each)
+        known = there is not None
+        at_equal_time = (f"{there['t']:,}", _error(there), short(gain)) if known else (DASH,) * 3
+        cells = (_error(each), short(each["variance"]), short(each["rows"]))
+        rows.append((each["member"], *cells, f"{1000 * each['seconds']:.2f}", *at_equal_time))
     head = (
         "estimator", "error", "variance", "rows", "ms a step",
         "t at equal time", "error there", "gain",
-        "t at the time as written", "error there", "gain",
     )  # fmt: skip
-    written = costs["members"][0] | costs["written"]
-    written |= {"member": AS_WRITTEN, "equal": None, "written": None}
-    rows = [
-        (
-            each["member"],
-            _error(each),
-            short(each["variance"]),
-            short(each["rows"]),
-            f"{1000 * each['seconds']:.2f}",
-            *_at(costs, each, "equal"),
-            *_at(costs, each, "written"),
-        )
-        for each in [written, *costs["members"]]
-    ]
     caption = f"Error of the gradient and time on {costs['data']}, t = {costs['t']:,}"
     return Table(head, rows, caption)
 
 
-def _at(costs: Record, member: Record, which: str) -> tuple[str, str, str]:
-    there, gain = member[which], gain_of(costs, member, which)
-    if there is None or gain is None:
-        return DASH, DASH, DASH
-    return f"{there['t']:,}", _error(there), short(gain)
-
-
-def gain_of(costs: Record, member: Record, which: str = "equal") -> float | None:
-    """How many times a member's error is below Algorithm 2's, at the time of its step.
-
-    `which` says whether that is the time of the library's step, or of the step as written.
-    """
-    if member[which] is None:
+def gain_of(costs: Record, member: Record) -> float | None:
+    """How many times a member's error is below Algorithm 2's, at the time of its step."""
+    if member["equal"] is None:
         return None
-    return float(costs["members"][0]["error"] / member[which]["error"])
+    return float(costs["members"][0]["error"] / member["equal"]["error"])
 
 
 def finding(costs: Record) -> str:
-    """Which estimator is best at equal time, in two sentences or three."""
-    text = f"On {costs['data']}, at the time that a step of Algorithm 2 takes with "
-    text += f"t = {costs['t']:,}, {_best(costs, 'equal')}."
-    gains = [gain_of(costs, each) for each in costs["members"]]
-    if slow := gains.count(None):
-        text += f" {slow} of {len(gains)} take longer at any size tried."
-    text += f" At the {1000 * costs['written']['seconds']:.2f} ms that it takes as it is written, "
-    return f"{text}every row drawn computed, {_best(costs, 'written')}."
-
-
-def _best(costs: Record, which: str) -> str:
-    gains = {each["member"]: gain_of(costs, each, which) for each in costs["members"]}
+    """Which estimator is best at equal time, in a sentence or two."""
+    gains = {each["member"]: gain_of(costs, each) for each in costs["members"]}
     known = {name: gain for name, gain in gains.items() if gain is not None}
     best = max(known, key=lambda name: known[name])
+    text = f"On {costs['data']}, at the time that a step of Algorithm 2 takes with "
+    text += f"t = {costs['t']:,}, "
     if known[best] < _CLEARLY:
-        return "no estimator's error is clearly below its own"
-    return f"the smallest error is that of {best}: {short(known[best])} times below its own"
+        text += "no estimator's error is clearly below its own."
+    else:
+        text += f"the smallest error is that of {best}: {short(known[best])} times below its own."
+    slow = len(gains) - len(known)
+    return f"{text} {slow} of {len(gains)} take longer at any size tried." if slow else text
 
 
-def figure(costs: Record) -> Figure:
+def figure(costs: Record) -> Figure | None:
     """Error against time for some of the members, over the sizes tried."""
     shown = {member.name for member in MEMBERS if member.drawn}
     series = []
@@ -422,7 +350,7 @@ def figure(costs: Record) -> Figure:
             series.append(Series(each["member"], milliseconds, [p["error"] for p in curve]))
     sizes = [point["t"] for point in costs["members"][0]["curve"]]
     title = f"Error of the gradient against time, {costs['data']}"
-    about = f"t from {min(sizes):,} to {max(sizes):,}. {finding(costs)}"
+    about = f"{title}, t from {min(sizes):,} to {max(sizes):,}"
     return line_figure(series, title, about, "ms a step", "squared error / squared norm")
 
 

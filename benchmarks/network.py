@@ -5,29 +5,23 @@ All that benchmarks know of the inside of a training step is here.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice, repeat
-from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from benchmarks.results import Record
 from benchmarks.timing import Side, medians, repeated, seconds_in_turns, spread
-from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.arrays import FloatArray
 from fastgcn.backends.batches import Minibatch, Minibatches
 from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
-from fastgcn.kernels.blocks import Blocks, Csr, Law, sample_by_vertices
-from fastgcn.kernels.draws import draw_folded
 from fastgcn.machine import thread_count
 from fastgcn.sampling import FullSampler, LayerSampler, Sampler, make_sampler
 from fastgcn.sampling.history import HistorySampler
-from fastgcn.sampling.layer import ByPoints, Source
 
 _LOOKS = 3  # times that all hidden rows are computed, of which the median counts
 
@@ -69,54 +63,6 @@ def time_configs(
         return time_steps(trainers, rounds=rounds, chunk_seconds=chunk_seconds)
 
 
-class AsWritten(LayerSampler):
-    """Algorithm 2 as it is written: blocks hold all vertices drawn, met by the batch or not.
-
-    The library's blocks leave out the vertices that no row meets, which changes no estimate and
-    takes most of the arithmetic away.
-    """
-
-    def _source(self, q: FloatArray, t: int) -> Source:
-        source = super()._source(q, t)
-        assert isinstance(source, ByPoints)
-        assert source.kernel is sample_by_vertices
-        return replace(source, kernel=sample_all_drawn)
-
-
-@njit(cache=True, nogil=True)
-def sample_all_drawn(
-    law: Law,
-    renormalize: bool,
-    points: FloatArray,
-    matrix: Csr,
-    batches: IntArray,
-    own_rows: bool,
-    exact_self: bool,
-    place: IntArray,
-    blocks: Blocks,
-) -> Any:
-    """As `sample_by_vertices`; behind the sources of a block come those drawn that no row meets."""
-    offsets, columns, values, met, starts = sample_by_vertices(
-        law, renormalize, points, matrix, batches, own_rows, exact_self, place, blocks
-    )
-    sources, filled, end = np.empty(points.size + batches.size, np.int64), 0, np.int64(0)
-    for b in range(len(batches)):
-        begin, end = end, starts[1, b + 1]
-        drawn, _ = draw_folded(law[1], law[2], points[b], place)
-        for i in range(begin, end):
-            place[met[i]] = 0
-            sources[filled] = met[i]
-            filled += 1
-        for i in range(len(drawn)):
-            if place[drawn[i]] < 0:
-                sources[filled] = drawn[i]
-                filled += 1
-        for i in range(begin, end):
-            place[met[i]] = -1
-        starts[1, b + 1] = filled
-    return offsets, columns, values, sources, starts
-
-
 class TrainedNetwork:
     """A two-layer network with a precomputed first layer, trained for `config.epochs` epochs.
 
@@ -142,11 +88,11 @@ class TrainedNetwork:
         """Undo what trainers have done to the weights since."""
         self.trainer.model.load_state_dict(self._weights)
 
-    def trainer_with(self, config: TrainConfig, sampler: Sampler | None = None) -> CpuBackend:
-        """This very network with blocks drawn as `config` says, or by `sampler`."""
+    def trainer_with(self, config: TrainConfig) -> CpuBackend:
+        """This very network with blocks drawn as `config` says."""
         trainer = copy.copy(self.trainer)
         trainer.learner = copy.copy(trainer.learner)
-        trainer.config, trainer.sampler = config, sampler or self._sampler(config)
+        trainer.config, trainer.sampler = config, self._sampler(config)
         trainer.learner.rng = torch.Generator().manual_seed(config.seed + 1)
         trainer.minibatches = Minibatches(
             trainer.data, config, trainer.model, trainer.sampler, trainer.learner.rng

@@ -30,14 +30,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.pages import DASH, Experiment, mean_sd, short
+from benchmarks.pages import DASH, Experiment, from_records, short
 from benchmarks.processes import fresh
-from benchmarks.results import Measurement, Record, Results
+from benchmarks.results import Measurement, Record
 from fastgcn.data.generate_config import GenerateConfig
 from fastgcn.memory import memory_bytes
 from fastgcn.report.page import Table
 
 if TYPE_CHECKING:
+    from benchmarks.cases import Case
     from fastgcn import Graph, TrainConfig
 
 KIND: dict[str, Any] = {"features": 128, "classes": 16, "max_degree": 10_000}
@@ -48,7 +49,6 @@ _TOLD = (
     "seconds_per_batch", "precompute_seconds", "sampling_seconds", "compute_seconds",
     "evaluation_seconds", "batches", "val_micro_f1", "test_micro_f1",
 )  # fmt: skip
-_DTYPES = ("float32", "float16", "bfloat16")
 _TURNS = 10
 _DROP_SECONDS = 0.05
 _ROWS = 1 << 18  # of a table that are written together
@@ -189,58 +189,37 @@ UNLIMITED = ("fits", "fits-steps", "tables")
 
 def experiments(folder: Path, limit: str) -> list[Experiment]:
     """A row a step, and the scores of each precision."""
-    return [_step(name, folder, limit) for name in STEPS] + [
-        Experiment(name="dtype", title="Half precision", plan=plan_dtypes, show=show_dtypes)
-    ]
+    from benchmarks.accuracy import table_of  # not at the top, for a step pays for its imports
+
+    steps = [_step(name, folder, limit) for name in STEPS]
+    return [*steps, table_of("dtype", "Half precision", dtype_cases)]
+
+
+def dtype_cases() -> Iterator["Case"]:
+    """Trainings with ÂX in each precision."""
+    from benchmarks.cases import OWN_SPLIT, Case
+    from fastgcn.train.presets import paper_preset
+
+    for data, dtype in product(("pubmed", "reddit-sim"), ("float32", "float16", "bfloat16")):
+        config = paper_preset(data).replace(inputs_dtype=dtype, device="cpu")
+        rates = (config.learning_rate,)
+        yield Case(label=dtype, data=data, split=OWN_SPLIT, config=config, rates=rates, seeds=3)
 
 
 def _step(name: str, folder: Path, limit: str) -> Experiment:
-    key = {"figure": "out of core", "step": name, "limit": limit, "nodes": LARGE.nodes}
-
     def measure() -> Record:
         folder.mkdir(parents=True, exist_ok=True)
         free = name in UNLIMITED
         memory = "auto" if free else limit
         return fresh(STEPS[name], folder, memory, limit=None if free else memory_bytes(limit))
 
-    def show(results: Results) -> list[Table]:
-        found = results.get(key)
-        if found is None:
-            return []
-        peak, anonymous = found.get("peak"), found.get("anonymous")
+    def show(records: dict[str, Record]) -> list[Table]:
+        found = records[name]
         cells = [short(found.get("seconds")), short(found.get("ms_a_step"))]
-        cells += [DASH if n is None else f"{n / 1e9:.1f}" for n in (peak, anonymous)]
+        peaks = [found.get("peak"), found.get("anonymous")]
+        cells += [DASH if n is None else f"{n / 1e9:.1f}" for n in peaks]
         head = ("step", "s", "ms a step", "peak, GB", "without files, GB")
         return [Table(head, [(name, *cells)], f"{name}, held to {limit}")]
 
-    plan = [Measurement(f"Out of core: {name}", key, measure)]
-    return Experiment(name=name, title=name, plan=lambda _: plan, show=show)
-
-
-def _dtype(data: str, dtype: str, seed: int) -> Measurement:
-    from fastgcn.train.presets import paper_preset
-
-    config = paper_preset(data).replace(seed=seed, inputs_dtype=dtype, device="cpu")
-    key = {"figure": "inputs dtype", "data": data, "config": config.to_dict()}
-
-    def measure() -> Record:
-        import fastgcn
-
-        metrics = fastgcn.fit(fastgcn.load(data), config).metrics
-        return {key: metrics[key] for key in ("val_micro_f1", "test_micro_f1", "best_epoch")}
-
-    return Measurement(f"{data}: {dtype}, seed {seed}", key, measure)
-
-
-def plan_dtypes(_: Results) -> Iterator[Measurement]:
-    for data, seed, dtype in product(("pubmed", "reddit-sim"), range(3), _DTYPES):
-        yield _dtype(data, dtype, seed)
-
-
-def show_dtypes(results: Results) -> list[Table]:
-    rows = []
-    for data in ("pubmed", "reddit-sim"):
-        found = {d: results.series([_dtype(data, d, s).key] for s in range(3)) for d in _DTYPES}
-        scores = (mean_sd([run["test_micro_f1"] for run in each], 4) for each in found.values())
-        rows.append((data, *scores))
-    return [Table(("", *_DTYPES), rows, "Test micro-F1, mean ± sd over seeds")]
+    key = {"figure": "out of core", "step": name, "limit": limit, "nodes": LARGE.nodes}
+    return from_records(name, name, {name: Measurement(f"Out of core: {name}", key, measure)}, show)

@@ -5,7 +5,7 @@ what is between them is replaced. Figures go into the folder `figures` beside th
 section stands where its results come from, and whether they are stale.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,35 @@ NOT_YET = "Not measured yet."
 class Experiment:
     """A question: what must be measured for it, and how the results are shown.
 
-    `show` gives nothing as long as results are missing that it cannot do without.
+    `show` gives nothing as long as results are missing that it cannot do without; parts that are
+    None or empty are left out.
     """
 
     name: str
     title: str
     question: str = ""
     plan: Callable[[Results], Iterable[Measurement]]
-    show: Callable[[Results], Sequence[Content]]
+    show: Callable[[Results], Sequence[Content | None]]
+
+
+def from_records(
+    name: str,
+    title: str,
+    measurements: Mapping[str, Measurement],
+    show: Callable[[dict[str, Record]], Sequence[Content | None]],
+) -> Experiment:
+    """An experiment that is shown as soon as all its results are on file, given by their names.
+
+    Optional ones may be missing.
+    """
+
+    def shown(results: Results) -> Sequence[Content | None]:
+        found = {each: results.get(m.key) for each, m in measurements.items()}
+        if any(found[each] is None and not m.optional for each, m in measurements.items()):
+            return []
+        return show({each: record for each, record in found.items() if record is not None})
+
+    return Experiment(name=name, title=title, plan=lambda _: measurements.values(), show=shown)
 
 
 def chosen(names: Iterable[str] | None, experiments: Sequence[Experiment]) -> list[Experiment]:
@@ -74,7 +95,7 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     found = []
     for each in experiments:
         results.used.clear()
-        content = list(each.show(results)) or [NOT_YET]
+        content = [part for part in each.show(results) if part] or [NOT_YET]
         content += results.notes()
         found.append(Section(each.name, each.title, each.question, content))
     return found
@@ -106,7 +127,8 @@ def fill_page(path: Path, experiments: Sequence[Experiment], results: Results) -
                 name = _numbered(f"{path.stem}-{each.name}", figures)
                 files.append(path.parent / "figures" / f"{name}.svg")
                 figures += 1
-                _write_figure(files[-1], part)
+                files[-1].parent.mkdir(parents=True, exist_ok=True)
+                write_text(files[-1], part.svg + "\n")
                 parts.append(f"![{part.caption}](figures/{name}.svg)\n")
             else:
                 parts.append(markdown(part) if isinstance(part, Table) else f"{part}\n")
@@ -129,14 +151,12 @@ def write_report(
     files = [folder / "report.html"]
     write_text(files[0], page)
     for section in shown:
-        figures = [part for part in section.content if isinstance(part, Figure)]
-        tables = [part for part in section.content if isinstance(part, Table)]
-        for number, figure in enumerate(figures):
-            files.append(folder / f"{_numbered(section.id, number)}.svg")
-            _write_figure(files[-1], figure)
-        for number, table in enumerate(tables):
-            files.append(folder / f"{_numbered(section.id, number)}.md")
-            write_text(files[-1], markdown(table))
+        pictures = [part.svg + "\n" for part in section.content if isinstance(part, Figure)]
+        tables = [markdown(part) for part in section.content if isinstance(part, Table)]
+        for suffix, texts in (("svg", pictures), ("md", tables)):
+            for number, text in enumerate(texts):
+                files.append(folder / f"{_numbered(section.id, number)}.{suffix}")
+                write_text(files[-1], text)
     return files
 
 
@@ -155,11 +175,6 @@ def as_json(shown: Iterable[Section]) -> list[Record]:
         }
         for section in shown
     ]
-
-
-def _write_figure(path: Path, figure: Figure) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, figure.svg + "\n")
 
 
 def _numbered(name: str, number: int) -> str:
@@ -212,26 +227,16 @@ def claims_table(claims: Sequence[Claim], caption: str) -> Table:
 
 
 def line_figure(
-    series: Sequence[Series],
-    title: str,
-    about: str,
-    x: str,
-    y: str,
-    caption: str = "",
-    *,
-    logs: str = "xy",
-) -> Figure:
-    """Lines in a picture; `about` says in words what it shows, `logs` which axes are log."""
+    series: Sequence[Series], title: str, about: str, x: str, y: str, *, logs: str = "xy"
+) -> Figure | None:
+    """Lines in a picture, if there are any; `about` is its caption, `logs` names axes in logs."""
+    if not series:
+        return None
+    x_log, y_log = "x" in logs, "y" in logs
     svg = lines(
-        series,
-        title=title,
-        description=about,
-        x_label=x,
-        y_label=y,
-        x_log="x" in logs,
-        y_log="y" in logs,
+        series, title=title, description=about, x_label=x, y_label=y, x_log=x_log, y_log=y_log
     )
-    return Figure(svg, caption or title)
+    return Figure(svg, about)
 
 
 def short(value: float | None, digits: int = 3) -> str:

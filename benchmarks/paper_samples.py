@@ -1,6 +1,6 @@
 """Data sets (Table 1), precomputation (Table 2), and uniform sampling (Figure 2)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,14 +8,11 @@ import numpy as np
 
 from benchmarks.cases import Case, graph
 from benchmarks.pages import DASH, line_figure, listed, mean, mean_sd, ratio, short
-from benchmarks.paper_scale import DataSet, Scale, beside, step_times
+from benchmarks.paper_scale import Contents, DataSet, Scale, beside, step_times
 from benchmarks.published import F1, STATISTICS, TABLE_2
 from benchmarks.results import Measurement, Record, Results
-from fastgcn.report.page import Content, Figure, Table
+from fastgcn.report.page import Figure, Table
 from fastgcn.report.plots import Series
-
-Contents = list[Content]
-Plan = Iterator[Measurement]
 
 # Table 1: the data sets.
 
@@ -23,37 +20,30 @@ Plan = Iterator[Measurement]
 def _statistics(data: DataSet) -> Measurement:
     def count() -> Record:
         loaded = graph(data.name, data.split)
-        return {
-            "nodes": loaded.n_nodes,
-            "edges": loaded.n_edges,
-            "classes": loaded.n_classes,
-            "features": loaded.n_features,
-            **{part: len(nodes) for part, nodes in loaded.split.items()},
-            "cleaned": asdict(loaded.cleaned),
-        }
+        names = ("nodes", "edges", "classes", "features")
+        counts = {name: getattr(loaded, f"n_{name}") for name in names}
+        parts = {part: len(nodes) for part, nodes in loaded.split.items()}
+        return {**counts, **parts, "cleaned": asdict(loaded.cleaned)}
 
     key = {"experiment": "statistics", "data": data.name, "split": data.split}
     return Measurement(f"{data.label}: statistics", key, count, ("fastgcn.data.load",))
 
 
-def plan_datasets(scale: Scale, _: Results) -> Plan:
-    yield from map(_statistics, scale.data)
+def statistics(scale: Scale) -> list[Measurement]:
+    return [_statistics(data) for data in scale.data]
 
 
 def show_datasets(scale: Scale, results: Results) -> Contents:
     """Our counts beside the paper's."""
     names = {"train": "training", "val": "validation"}
-    rows: list[tuple[str, ...]] = []
-    same = known = 0
-    remarks = []
+    rows, same, remarks = [], [], []
     for data in scale.data:
         found = results.get(_statistics(data).key) or {}
         for name, theirs in STATISTICS[data.paper].items():
             ours = found.get(name)
-            known += ours is not None
-            same += ours == theirs
-            text = f"{theirs:,}" if data.from_paper else f"{theirs:,} on {data.paper}"
+            same += [] if ours is None else [ours == theirs]
             mine = DASH if ours is None else f"{ours:,}"
+            text = beside(theirs, data, 0)
             rows.append((f"{data.label}: {names.get(name, name)}", mine, text, ratio(ours, theirs)))
         removed = {name: k for name, k in found.get("cleaned", {}).items() if k}
         if removed:
@@ -72,7 +62,7 @@ def show_datasets(scale: Scale, results: Results) -> Contents:
     ]
     return [
         Table(("", "here", "the paper", "ratio"), rows, "Table 1: data set statistics"),
-        f"{same} of {known} counts are those of the paper. " + " ".join(remarks),
+        f"{sum(same)} of {len(same)} counts are those of the paper. " + " ".join(remarks),
         "Counted on the loaded graphs; an undirected edge counts once.",
         *stand_ins,
     ]
@@ -102,10 +92,8 @@ def _table2_times(scale: Scale) -> Measurement:
     return step_times("time an epoch", scale.medium, configs, scale)
 
 
-def plan_table2(scale: Scale, results: Results) -> Plan:
-    yield _table2_times(scale)
-    for case in _table2_cases(scale).values():
-        yield from case.plan(results)
+def table2(scale: Scale) -> list[Case | Measurement]:
+    return [_table2_times(scale), *_table2_cases(scale).values()]
 
 
 def show_table2(scale: Scale, results: Results) -> Contents:
@@ -115,18 +103,23 @@ def show_table2(scale: Scale, results: Results) -> Contents:
     seconds = {
         name: one["seconds_per_batch"] * one["batches_per_epoch"] for name, one in found.items()
     }
-    scores = {name: case.test_scores(results) for name, case in cases.items()}
+    scores = {kind: {t: cases[kind, t].test_scores(results) for t in scale.table_sizes}
+              for kind in _KINDS}  # fmt: skip
     rows = []
     for kind, t in cases:
         time, paper = seconds.get(f"{kind}, t = {t}"), TABLE_2[_KINDS[kind][1]][t]
         cells = [short(time), beside(paper[0], data, 3), ratio(time, paper[0])]
-        cells += [mean_sd(scores[kind, t]), beside(paper[1], data, 3)]
-        rows.append((f"{kind}, t = {t}", *cells, ratio(mean(scores[kind, t]), paper[1])))
+        cells += [mean_sd(scores[kind][t]), beside(paper[1], data, 3)]
+        rows.append((f"{kind}, t = {t}", *cells, ratio(mean(scores[kind][t]), paper[1])))
     head = (data.label, "epoch, s", "the paper", "ratio", "F1", "the paper", "ratio")
+    theirs = [
+        Series(f"the paper, {name}", list(paper), [f1 for _, f1 in paper.values()], dashed=True)
+        for name, paper in TABLE_2.items()
+    ]
     return [
         Table(head, rows, "Seconds an epoch, and test micro-F1, mean ± sd over seeds"),
-        *_table2_plot(scale, scores),
-        *_table2_finding(scale, seconds),
+        _by_size(scores, f"F1 by sample size, {data.label}", "dashed: the paper's Table 2", theirs),
+        _savings(scale, seconds),
         "Importance sampling with the same t for every sampled layer, batches of "
         f"{data.config.batch_size:,}, rate {data.config.learning_rate:g}. "
         '"Both sampled" draws among all vertices, as Algorithm 2 is written; at these sizes nearly '
@@ -139,28 +132,25 @@ def show_table2(scale: Scale, results: Results) -> Contents:
     ]
 
 
-def _table2_plot(scale: Scale, scores: Mapping[tuple[str, int], list[float]]) -> list[Figure]:
+Scores = Mapping[str, Mapping[int, list[float]]]  # by kind and sample size
+
+
+def _by_size(
+    scores: Scores, title: str, about: str, theirs: Sequence[Series] = ()
+) -> Figure | None:
+    """The mean test score of each kind over sample sizes, with standard deviations."""
     series = []
-    for kind in _KINDS:
-        known = [t for t in scale.table_sizes if scores[kind, t]]
-        if known:
-            series.append(Series(kind, known, [mean(scores[kind, t]) or 0.0 for t in known]))
-    if not series:
-        return []
-    for column, paper in TABLE_2.items():
-        sizes = list(scale.table_sizes)
-        name = f"the paper, {column}"
-        series.append(Series(name, sizes, [paper[t][1] for t in sizes], dashed=True))
-    about = (
-        "Test micro-F1 against the sample size t, with both layers sampled and with the first "
-        "precomputed; dashed lines are the paper's."
-    )
-    title = f"F1 by sample size, {scale.medium.label}"
-    caption = "Test micro-F1 against sample size; dashed: the paper's Table 2"
-    return [line_figure(series, title, about, "sample size t", "test micro-F1", caption, logs="x")]
+    for kind, found in scores.items():
+        known = {t: each for t, each in found.items() if each}
+        spread = [float(np.std(each, ddof=len(each) > 1)) for each in known.values()]
+        means = [float(np.mean(each)) for each in known.values()]
+        series += [Series(kind, list(known), means, spread)] if known else []
+    about = f"{title}: mean test micro-F1 and standard deviation over seeds; {about}"
+    shown = [*series, *theirs] if series else []
+    return line_figure(shown, title, about, "sample size t", "test micro-F1", logs="x")
 
 
-def _table2_finding(scale: Scale, seconds: Mapping[str, float]) -> list[str]:
+def _savings(scale: Scale, seconds: Mapping[str, float]) -> str:
     texts = []
     for kind in list(_KINDS)[:-1] if seconds else []:
         savings = [
@@ -170,38 +160,35 @@ def _table2_finding(scale: Scale, seconds: Mapping[str, float]) -> list[str]:
         texts.append(
             f"Precomputing makes an epoch {short(min(savings))} to {short(max(savings))} times as "
             f"fast as with {kind}; it is at least {_NEEDED_SAVING} times at {enough} of "
-            f"{len(savings)} sizes."
+            f"{len(savings)} sizes. In the paper it is 5.3 to 5.5 times."
         )
-    return [" ".join(texts) + " In the paper it is 5.3 to 5.5 times."] if texts else []
+    return " ".join(texts)
 
 
 # Figure 2: uniform against importance sampling.
 
-_LAWS = ("importance", "uniform")
-Scores = dict[str, dict[int, list[float]]]  # by distribution and sample size
+_LAWS = ("uniform", "importance")
 
 
 def _figure2_case(data: DataSet, law: str, t: int) -> Case:
     return data.sized_case(t, seeds=data.size_seeds, how=law, distribution=law)
 
 
-def plan_figure2(scale: Scale, results: Results) -> Plan:
-    for data in scale.data:
-        for law in _LAWS:
-            for t in data.sizes:
-                yield from _figure2_case(data, law, t).plan(results)
+def figure2(scale: Scale) -> list[Case]:
+    return [_figure2_case(d, law, t) for d in scale.data for law in _LAWS for t in d.sizes]
 
 
 def show_figure2(scale: Scale, results: Results) -> Contents:
     """F1 against sample size for both distributions."""
     content: Contents = []
     for data in scale.data:
-        scores: Scores = {
+        scores = {
             law: {t: _figure2_case(data, law, t).test_scores(results) for t in data.sizes}
             for law in _LAWS
         }
-        content += [_figure2_table(data, scores), *_figure2_plot(data, scores)]
-        content += _figure2_finding(data, scores)
+        found = _gain_in_words(data, scores)
+        title = f"Uniform and importance sampling, {data.label}"
+        content += [_figure2_table(data, scores), _by_size(scores, title, found), found]
     rates = [
         f"{d.config.learning_rate:g} on {d.label}, at most {d.size_epochs} epochs"
         for d in scale.data
@@ -219,51 +206,31 @@ def show_figure2(scale: Scale, results: Results) -> Contents:
 def _figure2_table(data: DataSet, scores: Scores) -> Table:
     rows = []
     for t in data.sizes:
-        important, uniform = (scores[law][t] for law in _LAWS)
+        both = [scores[law][t] for law in _LAWS]
         theirs = F1["fastgcn"][data.paper] if t == data.config.samples else None
-        known = bool(important and uniform)
-        gain = f"{np.mean(important) - np.mean(uniform):+.4f}" if known else DASH
-        cells = (mean_sd(uniform, 4), mean_sd(important, 4), gain, beside(theirs, data, 3))
-        seeds = f"{len(uniform)} and {len(important)}"
-        rows.append((str(t), *cells, ratio(mean(important), theirs), seeds))
-    head = ("t", "uniform", "importance", "gain", "the paper", "ratio", "seeds")
+        gain = f"{_gain(both)[0]:+.4f}" if all(both) else DASH
+        cells = (*(mean_sd(each, 4) for each in both), gain, beside(theirs, data, 3))
+        seeds = " and ".join(str(len(each)) for each in both)
+        rows.append((str(t), *cells, ratio(mean(both[1]), theirs), seeds))
+    head = ("t", *_LAWS, "gain", "the paper", "ratio", "seeds")
     return Table(head, rows, f"Test micro-F1 on {data.label}")
 
 
-def _figure2_plot(data: DataSet, scores: Scores) -> list[Figure]:
-    series = []
-    for law in _LAWS:
-        known = {t: found for t, found in scores[law].items() if found}
-        if known:
-            spread = [float(np.std(found, ddof=len(found) > 1)) for found in known.values()]
-            means = [float(np.mean(found)) for found in known.values()]
-            series.append(Series(law, list(known), means, spread))
-    if not series:
-        return []
-    about = (
-        f"Test micro-F1 on {data.label} against the sample size t, with error bars of one standard "
-        "deviation over seeds. " + " ".join(_figure2_finding(data, scores))
+def _gain_in_words(data: DataSet, scores: Scores) -> str:
+    every = [[scores[law][t] for law in _LAWS] for t in data.sizes]
+    gains = [_gain(both) for both in every if all(both)]
+    if not gains:
+        return ""
+    return (
+        f"{data.label}: importance is at or above uniform at {sum(g >= 0 for g, _ in gains)} of "
+        f"{len(gains)} sizes, and above by more than the standard error of the difference at "
+        f"{sum(g > error for g, error in gains)}."
     )
-    title = f"Uniform and importance sampling, {data.label}"
-    caption = f"{data.label}: mean and standard deviation over seeds"
-    return [line_figure(series, title, about, "sample size t", "test micro-F1", caption, logs="x")]
 
 
-def _figure2_finding(data: DataSet, scores: Scores) -> list[str]:
-    known = [t for t in data.sizes if all(scores[law][t] for law in _LAWS)]
-    if not known:
-        return []
-    gains = {t: np.mean(scores["importance"][t]) - np.mean(scores["uniform"][t]) for t in known}
-    errors = {t: _standard_error([scores[law][t] for law in _LAWS]) for t in known}
-    return [
-        f"{data.label}: importance is at or above uniform at "
-        f"{sum(gains[t] >= 0 for t in known)} of {len(known)} sizes, and above by more than the "
-        f"standard error of the difference at {sum(gains[t] > errors[t] for t in known)}."
-    ]
-
-
-def _standard_error(groups: Sequence[Sequence[float]]) -> float:
-    """Of the difference of two means; infinite where there is one seed."""
-    if min(map(len, groups)) < 2:
-        return float("inf")
-    return float(np.sqrt(sum(np.var(values, ddof=1) / len(values) for values in groups)))
+def _gain(both: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """The difference of two means and its standard error, infinite where there is one seed."""
+    gain = float(np.mean(both[1]) - np.mean(both[0]))
+    if min(map(len, both)) < 2:
+        return gain, float("inf")
+    return gain, float(np.sqrt(sum(np.var(values, ddof=1) / len(values) for values in both)))

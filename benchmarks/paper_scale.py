@@ -5,14 +5,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.accuracy import RATES, transductive
-from benchmarks.cases import OWN_SPLIT, SMALL_REDDIT, Case, graph, is_stand_in
+from benchmarks.cases import OWN_SPLIT, TINY, Case, graph, is_stand_in
 from benchmarks.network import time_configs
 from benchmarks.pages import DASH, ratio, short
-from benchmarks.published import SYSTEMS
+from benchmarks.published import STATISTICS, SYSTEMS
 from benchmarks.results import Measurement, Record
 from fastgcn.config import TrainConfig
-from fastgcn.report.page import Table
+from fastgcn.report.page import Content, Table
 from fastgcn.train.presets import METHODS, paper_cora, paper_pubmed, paper_reddit
+
+Contents = list[Content | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,44 +196,38 @@ def full() -> Scale:
 
 
 def quick() -> Scale:
-    """A few minutes: fewer epochs and seeds, no search for rates, and a smaller stand-in."""
-    whole = full()
-    few, slow = Limit(epochs=10), Limit(seeds=1, epochs=3)
-    limits = {"gcn": few} | dict.fromkeys(("graphsage-gcn", "graphsage-mean"), slow)
-    large = replace(
-        _shortened(whole.large, epochs=10),
-        name=SMALL_REDDIT,
-        limits=dict.fromkeys(_SLOW_ON_REDDIT, slow),
-        sizes=(100, 400),
-        size_epochs=5,
+    """Seconds, on generated graphs of a few hundred nodes: every experiment runs."""
+    config = TrainConfig(hidden=4, samples=20, batch_size=64, epochs=2, threads=1).complete()
+    small, medium, large = (
+        DataSet(
+            paper=paper,
+            name=name,
+            split=OWN_SPLIT,
+            config=config,
+            rates=(0.01, 0.001),
+            seeds=2,
+            sizes=(5, 20),
+            size_epochs=2,
+            size_seeds=2,
+            public=None if paper == "Reddit" else config.replace(inductive=False),
+            public_samples=10,
+        )
+        for paper, name in zip(STATISTICS, TINY, strict=True)
     )
-    return replace(
-        whole,
-        about="quick scale: fewer epochs and seeds, fixed learning rates, and a smaller stand-in "
-        "for Reddit, so that accuracy falls short of what full trainings reach.",
-        small=replace(_shortened(whole.small, epochs=30), limits={"gcn": few}),
-        medium=replace(_shortened(whole.medium, epochs=30), limits=limits),
+    return Scale(
+        about="quick scale: graphs of a few hundred nodes, on which no figure means anything.",
+        small=small,
+        medium=medium,
         large=large,
-        table_seeds=2,
-        rounds=3,
-        chunk_seconds=0.2,
-        steps=300,
-        descents=5,
-        repetitions=300,
-        variance_epochs=5,
-    )
-
-
-def _shortened(data: DataSet, *, epochs: int) -> DataSet:
-    """One learning rate, two seeds, fewer epochs."""
-    return replace(
-        data,
-        config=data.config.replace(epochs=epochs),
-        rates=(data.config.learning_rate,),
-        seeds=2,
-        size_epochs=epochs,
-        size_seeds=2,
-        public=None if data.public is None else data.public.replace(epochs=100),
+        table_sizes=(5, 10),
+        table_seeds=1,
+        rounds=2,
+        chunk_seconds=0.01,
+        steps=60,
+        descents=3,
+        descent_sizes=(50, 200),
+        repetitions=40,
+        variance_epochs=1,
     )
 
 
@@ -250,7 +246,7 @@ def beside(theirs: float | None, data: DataSet, digits: int | None = None) -> st
     """A figure of the paper, and on which data where ours are others."""
     if theirs is None:
         return DASH
-    text = short(theirs) if digits is None else f"{theirs:.{digits}f}"
+    text = short(theirs) if digits is None else f"{theirs:,.{digits}f}"
     return text if data.from_paper else f"{text} on {data.paper}"
 
 
@@ -258,19 +254,21 @@ Figures = tuple[float | None, str, float | None]  # ours, how it is written, and
 
 
 def against_paper(
-    systems: Mapping[str, Callable[[DataSet], Figures]],
+    systems: Mapping[str, str],
+    figures: Callable[[str, DataSet], Figures],
     data: Sequence[DataSet],
     caption: str,
     digits: int | None = None,
 ) -> Table:
     """A row for every system on every data set: ours, the paper's, and their ratio.
 
-    The paper's figures have so many decimals, or three significant digits.
+    `systems` has the name of each in the table. The paper's figures have so many decimals, or
+    three significant digits.
     """
     rows = []
     for each in data:
-        for name, figures in systems.items():
-            ours, text, theirs = figures(each)
+        for system, name in systems.items():
+            ours, text, theirs = figures(system, each)
             label = f"{each.label}: {name}"
             rows.append((label, text, beside(theirs, each, digits), ratio(ours, theirs)))
     return Table(("", "here", "the paper", "ratio"), rows, caption)

@@ -1,11 +1,11 @@
 """All systems compared: Figure 3, Table 3, and the times and splits of appendix C."""
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from benchmarks.cases import CURVE_NODES, OWN_SPLIT, Case
-from benchmarks.pages import DASH, line_figure, listed, mean, mean_sd, ratio, short
+from benchmarks.pages import DASH, line_figure, mean, mean_sd, ratio, short
 from benchmarks.paper_scale import (
+    Contents,
     DataSet,
     Figures,
     Scale,
@@ -22,12 +22,9 @@ from benchmarks.published import (
     TOTAL_SECONDS,
 )
 from benchmarks.results import Measurement, Record, Results
-from fastgcn.report.page import Content, Figure, Table
+from fastgcn.report.page import Figure, Table
 from fastgcn.report.plots import Series, bars
 from fastgcn.train.presets import METHODS
-
-Contents = list[Content]
-Plan = Iterator[Measurement]
 
 # Figure 3 and Table 3: time a batch and accuracy of all systems.
 
@@ -37,20 +34,16 @@ def _batch_times(data: DataSet, scale: Scale) -> Measurement:
     return step_times("time a batch", data, configs, scale)
 
 
-def plan_times(scale: Scale, _: Results) -> Plan:
-    for data in scale.data:
-        yield _batch_times(data, scale)
+def times(scale: Scale) -> list[Measurement]:
+    return [_batch_times(data, scale) for data in scale.data]
 
 
-def plan_trainings(scale: Scale, results: Results) -> Plan:
-    for data in scale.data:
-        for system in data.systems:
-            yield from data.case(system).plan(results)
+def trainings(scale: Scale) -> list[Case]:
+    return [data.case(system) for data in scale.data for system in data.systems]
 
 
-def plan_figure3(scale: Scale, results: Results) -> Plan:
-    yield from plan_times(scale, results)
-    yield from plan_trainings(scale, results)
+def times_and_trainings(scale: Scale) -> list[Case | Measurement]:
+    return [*times(scale), *trainings(scale)]
 
 
 def _seconds_a_batch(scale: Scale, results: Results) -> dict[str, dict[str, float]]:
@@ -68,13 +61,12 @@ def _scores(system: str, data: DataSet, results: Results) -> list[float]:
 
 def show_figure3(scale: Scale, results: Results) -> Contents:
     """Bars of the time a batch, and the table of F1."""
-    seconds = _seconds_a_batch(scale, results)
 
     def score(system: str, data: DataSet) -> Figures:
         scores = _scores(system, data, results)
         return mean(scores), mean_sd(scores), F1[system].get(data.paper)
 
-    texts = [_speeds(label, times) for label, times in seconds.items() if times]
+    texts = []
     for data in scale.data:
         ours, batched = (mean(_scores(s, data, results)) for s in ("fastgcn", "gcn-batched"))
         if ours is not None and batched is not None:
@@ -82,15 +74,11 @@ def show_figure3(scale: Scale, results: Results) -> Contents:
                 f"On {data.label} the F1 of FastGCN minus that of batched GCN is "
                 f"{ours - batched:+.3f}."
             )
+    caption = "Test micro-F1, mean ± sd over seeds"
     return [
-        *_bars(seconds),
-        against_paper(
-            {name: partial(score, system) for system, name in SYSTEMS.items()},
-            scale.data,
-            "Test micro-F1, mean ± sd over seeds",
-            digits=3,
-        ),
-        *([" ".join(texts)] if texts else []),
+        _bars(_seconds_a_batch(scale, results)),
+        against_paper(SYSTEMS, score, scale.data, caption, digits=3),
+        " ".join(texts),
         "Times are those of Table 3, below. Every system trains in the same loop, and stops by "
         f"the same rule: after {scale.small.config.patience} epochs without a better validation "
         "score, or at the limit of the table. Validation chooses the epoch that is kept and, where "
@@ -116,48 +104,30 @@ def show_summary(scale: Scale, results: Results) -> Contents:
     return [Table(head, rows, "Time a batch, and F1 over seeds, mean ± sd")] if rows else []
 
 
-def _bars(seconds: Mapping[str, Mapping[str, float]]) -> list[Figure]:
+def _bars(seconds: Mapping[str, Mapping[str, float]]) -> Figure | None:
     if not any(seconds.values()):
-        return []
-    series = [
-        (name, [times.get(system) for times in seconds.values()])
-        for system, name in SYSTEMS.items()
-    ]
+        return None
+    series = [(name, [each.get(s) for each in seconds.values()]) for s, name in SYSTEMS.items()]
+    caption = "Seconds a batch, on a logarithmic scale; a batch of the original GCN is all nodes"
     svg = bars(
         list(seconds),
         series,
         title="Training time a batch",
-        description="Seconds a batch on a logarithmic scale: "
-        + " ".join(_speeds(label, times) for label, times in seconds.items() if times),
+        description=caption,
         y_label="seconds a batch",
         y_log=True,
         unit=" s",
     )
-    caption = "Seconds a batch, on a logarithmic scale; a batch of the original GCN is all nodes"
-    return [Figure(svg, caption)]
-
-
-def _speeds(label: str, times: Mapping[str, float]) -> str:
-    """How the others compare with FastGCN."""
-    fast = times["fastgcn"]
-    others = [
-        f"{SYSTEMS[system]} takes {short(t / fast)} times as long"
-        for system, t in times.items()
-        if system != "fastgcn"
-    ]
-    return f"On {label} FastGCN takes {short(1000 * fast)} ms a batch; {', '.join(others)}."
+    return Figure(svg, caption)
 
 
 def _settings_table(scale: Scale, results: Results) -> Table:
     rows = []
-    for data in scale.data:
-        for system in data.systems:
-            case = data.case(system)
-            batch = f"{case.config.batch_size:,}" if system != "gcn" else "all"
-            rates, rate = " or ".join(f"{r:g}" for r in case.rates), case.rate(results)
-            cells = (batch, rates, DASH if rate is None else f"{rate:g}")
-            runs = str(len(case.runs(results)))
-            rows.append((case.label, *cells, f"{case.config.epochs:,}", runs))
+    for case in trainings(scale):
+        batch = "all" if case.config.method == "gcn" else f"{case.config.batch_size:,}"
+        rates, rate = " or ".join(f"{r:g}" for r in case.rates), case.rate(results)
+        cells = (batch, rates, DASH if rate is None else f"{rate:g}", f"{case.config.epochs:,}")
+        rows.append((case.label, *cells, str(len(case.runs(results)))))
     head = ("", "batch", "rates", "chosen", "most epochs", "seeds")
     return Table(head, rows, "Settings of these trainings")
 
@@ -187,24 +157,12 @@ def show_table3(scale: Scale, results: Results) -> Contents:
         mine = ours / fast if ours and fast else None
         return mine, short(mine), theirs / their_fast if theirs and their_fast else None
 
-    found = []
-    for label, times in seconds.items():
-        sage = [t for system, t in times.items() if system.startswith("graphsage")]
-        if sage:
-            found.append(f"{short(min(sage) / times['fastgcn'])} times on {label}")
-    others = [name for name in _TABLE3 if name != "FastGCN"]
+    rows = {name: name for name in _TABLE3}
+    others = {name: name for name in rows if name != "FastGCN"}
+    of_fastgcn = "Time a batch in multiples of FastGCN's; ratio is ours to the paper's"
     return [
-        against_paper(
-            {name: partial(time, name) for name in _TABLE3},
-            scale.data,
-            "Seconds a batch; ratio is ours to the paper's",
-        ),
-        against_paper(
-            {name: partial(times_fastgcn, name) for name in others},
-            scale.data,
-            "Time a batch in multiples of FastGCN's; ratio is ours to the paper's",
-        ),
-        *([f"The faster GraphSAGE takes FastGCN's time {listed(found)}."] if found else []),
+        against_paper(rows, time, scale.data, "Seconds a batch; ratio is ours to the paper's"),
+        against_paper(others, times_fastgcn, scale.data, of_fastgcn),
         f"Medians over {scale.rounds} turns of about {scale.chunk_seconds:g} s, after a warm-up "
         "that also compiles kernels. The systems take turns, so that what else runs on the machine "
         "meets all of them. A time is that of sampling, reading rows, the step and all between "
@@ -217,51 +175,35 @@ def show_table3(scale: Scale, results: Results) -> Contents:
 # Appendix C: total training time, and accuracy on training and test nodes on the way.
 
 
-def _training_seconds(run: Record) -> float:
-    """From the first batch to the last, and the precomputation before them."""
-    return float(run["training_seconds"] + run["precompute_seconds"])
-
-
-def _all_seconds(run: Record) -> float:
-    return _training_seconds(run) + float(run["evaluation_seconds"])
+def _seconds(run: Record, *parts: str) -> float:
+    """Of the precomputation, and from the first batch to the last; `evaluation` only if named."""
+    return float(sum(run[f"{part}_seconds"] for part in ("training", "precompute", *parts)))
 
 
 def show_total_time(scale: Scale, results: Results) -> Contents:
     """Seconds to the stop, without evaluation and with it."""
-    rows, texts = [], []
+    rows, limits = [], []
     for data in scale.data:
-        runs = {s: data.case(s).runs(results, timed=True) for s in data.systems}
-        ours = {s: mean([_training_seconds(run) for run in each]) for s, each in runs.items()}
+        limits.append(f"{data.label}: {data.config.epochs}")
         for system, name in SYSTEMS.items():
-            found = runs.get(system, [])
+            timed = system in data.systems
+            runs = data.case(system).runs(results, timed=True) if timed else []
+            ours = mean([_seconds(run) for run in runs])
             theirs = TOTAL_SECONDS.get(system, {}).get(data.paper)
-            cells = [short(ours.get(system)), short(mean([_all_seconds(run) for run in found]))]
-            cells += [beside(theirs, data), ratio(ours.get(system), theirs)]
-            epochs = short(mean([run["epochs"] for run in found]))
-            rows.append((f"{data.label}: {name}", *cells, epochs, str(len(found))))
-        fast = ours["fastgcn"]
-        texts += [
-            f"On {data.label} {SYSTEMS[s]} trains {short(t / fast)} times as long as FastGCN."
-            for s in ("graphsage-gcn", "gcn-batched")
-            if fast and (t := ours.get(s))
-        ]
-    every = [f"{data.label}: {data.config.epochs}" for data in scale.data]
-    less = [
-        f"{data.label}: {SYSTEMS[system]} {limit.epochs}"
-        for data in scale.data
-        for system, limit in data.limits.items()
-        if limit.epochs
-    ]
-    but = f"; but {', '.join(less)}" if less else ""
+            cells = [short(ours), short(mean([_seconds(run, "evaluation") for run in runs]))]
+            cells += [beside(theirs, data), ratio(ours, theirs)]
+            epochs = short(mean([run["epochs"] for run in runs]))
+            rows.append((f"{data.label}: {name}", *cells, epochs, str(len(runs))))
+            if fewer := data.limit(system).epochs:
+                limits.append(f"{data.label}, {name}: {fewer}")
     head = ("", "training", "with evaluation", "the paper", "ratio", "epochs", "seeds")
     return [
         Table(head, rows, "Seconds of training in all; ratio is training / the paper"),
-        *([" ".join(texts)] if texts else []),
         "Means over seeds of the trainings of Figure 3; training is ÂX, where it is "
         "precomputed, and all batches, and evaluation is on the validation part after every "
         "epoch. The paper does not say whether its times include evaluation. Each training ends "
         f"after {scale.small.config.patience} epochs without a better validation score, or at its "
-        f"limit of epochs ({', '.join(every)}{but}).",
+        f"limit of epochs ({'; '.join(limits)}).",
     ]
 
 
@@ -278,8 +220,7 @@ def show_accuracy_vs_time(scale: Scale, results: Results) -> Contents:
             runs = data.case(system).runs(results, timed=True)
             if runs and runs[0]["curve"]["seconds"]:
                 curves[system] = runs[0]["curve"]
-        if curves:
-            content += [_curve_plot(data, curves, part) for part in ("training", "test")]
+        content += [_curve_plot(data, curves, part) for part in ("train", "test")]
         level = max((max(curve["test"]) for curve in curves.values()), default=0.0) - _MARGIN
         for system, name in SYSTEMS.items():
             cells = (DASH,) * 3
@@ -301,18 +242,15 @@ def show_accuracy_vs_time(scale: Scale, results: Results) -> Contents:
     ]
 
 
-def _curve_plot(data: DataSet, curves: Mapping[str, Record], part: str) -> Figure:
-    name = {"training": "train"}.get(part, part)
-    ys = {system: curve[name] for system, curve in curves.items()}
+def _curve_plot(data: DataSet, curves: Mapping[str, Record], part: str) -> Figure | None:
     series = [
-        Series(SYSTEMS[system], curves[system]["seconds"], y, markers=False)
-        for system, y in ys.items()
+        Series(SYSTEMS[system], curve["seconds"], curve[part], markers=False)
+        for system, curve in curves.items()
     ]
-    ends = ", ".join(f"{SYSTEMS[system]} ends at {y[-1]:.3f}" for system, y in ys.items())
     title = f"{data.label}: accuracy on {part} nodes"
-    about = f"Accuracy on {part} nodes against seconds of training, on a logarithmic scale: {ends}."
-    caption = f"{title} over training time"
-    return line_figure(series, title, about, "seconds of training", "accuracy", caption, logs="x")
+    ends = ", ".join(f"{SYSTEMS[s]} ends at {curve[part][-1]:.3f}" for s, curve in curves.items())
+    about = f"{title} over seconds of training, on a logarithmic scale: {ends}"
+    return line_figure(series, title, about, "seconds of training", "accuracy", logs="x")
 
 
 # Appendix C: the original split, with few labels.
@@ -342,10 +280,9 @@ def _original_case(system: str, data: DataSet) -> Case:
     )
 
 
-def plan_original_split(scale: Scale, results: Results) -> Plan:
-    for data in scale.data:
-        for system in _ON_ORIGINAL if data.public is not None else ():
-            yield from _original_case(system, data).plan(results)
+def original_split(scale: Scale) -> list[Case]:
+    public = [data for data in scale.data if data.public is not None]
+    return [_original_case(system, data) for data in public for system in _ON_ORIGINAL]
 
 
 def show_original_split(scale: Scale, results: Results) -> Contents:
@@ -358,37 +295,24 @@ def show_original_split(scale: Scale, results: Results) -> Contents:
 
     def time(system: str, data: DataSet) -> Figures:
         runs = _original_case(system, data).runs(results, timed=True)
-        seconds = mean([_all_seconds(run) for run in runs])
+        seconds = mean([_seconds(run, "evaluation") for run in runs])
         return seconds, short(seconds), ORIGINAL_SPLIT[system][data.paper][0]
 
-    texts, how = [], []
+    texts = []
     for each in data:
-        inductive, whole, gcn = (
-            score(s, each)[0] for s in ("fastgcn", "fastgcn-transductive", "gcn")
-        )
-        if inductive is not None and whole is not None and gcn is not None:
-            texts.append(
-                f"On {each.label} seeing the whole graph changes FastGCN's F1 by "
-                f"{whole - inductive:+.3f}, and leaves it {whole - gcn:+.3f} from the original "
-                "GCN's."
-            )
         config = each.public
         assert config is not None
-        how.append(
+        texts.append(
             f"{each.label}: at most {config.epochs:,} epochs, which here are single batches, "
             f"patience {config.patience:,}; L2 {config.weight_decay:g} on the first layer, "
             f"features scaled: {config.feature_scaling}. GCN has Kipf and Welling's settings. "
             "FastGCN and GraphSAGE-GCN are inductive: they see the graph of the training nodes "
             f"alone, of which FastGCN draws {each.public_samples}."
         )
-    caption = "Test micro-F1 on the original split, mean ± sd over seeds"
-    by_score, by_time = (
-        {name: partial(figures, system) for system, name in _ON_ORIGINAL.items()}
-        for figures in (score, time)
-    )
+    by_score = "Test micro-F1 on the original split, mean ± sd over seeds"
+    by_time = "Seconds of training in all, evaluation included"
     return [
-        against_paper(by_score, data, caption, digits=3),
-        against_paper(by_time, data, "Seconds of training in all, evaluation included"),
-        *([" ".join(texts)] if texts else []),
-        *how,
+        against_paper(_ON_ORIGINAL, score, data, by_score, digits=3),
+        against_paper(_ON_ORIGINAL, time, data, by_time),
+        *texts,
     ]

@@ -11,8 +11,6 @@ after every epoch the validation nodes are evaluated by the whole network on the
 """
 
 import time
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +19,7 @@ from scipy.sparse import csr_array, diags_array, eye_array
 from torch import Tensor
 
 import fastgcn
-from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.config import TrainConfig
 
 L2 = 5e-4
@@ -49,26 +47,6 @@ def as_tensor(matrix: csr_array) -> Tensor:
     return torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False)
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """A graph made ready: Â, dense ÂX, and labels."""
-
-    adjacency: csr_array
-    mixed: Tensor
-    labels: AnyArray  # (n,) class ids
-
-    @classmethod
-    def of(cls, adjacency: csr_array, features: csr_array, labels: AnyArray) -> "Inputs":
-        matrix = normalized(adjacency)
-        return cls(csr_array(matrix), torch.from_numpy((matrix @ features).toarray()), labels)
-
-    @cached_property
-    def q(self) -> FloatArray:
-        """(n,) float64: ‖Â(:,u)‖, divided by their sum."""
-        norms = np.sqrt(self.adjacency.power(2).sum(axis=0, dtype=np.float64))
-        return cast(FloatArray, norms / norms.sum())
-
-
 def sampled(
     rows: csr_array, q: FloatArray, t: int, rng: np.random.Generator
 ) -> tuple[IntArray, Tensor]:
@@ -81,79 +59,67 @@ def sampled(
     return drawn, as_tensor(csr_array(rows[:, drawn] @ weights))
 
 
-class Network(torch.nn.Module):
-    """Â ReLU(ÂX W0) W1, with Glorot's weights and no bias."""
-
-    def __init__(self, sizes: tuple[int, int, int], seed: int) -> None:
-        super().__init__()
-        rng = torch.Generator().manual_seed(seed)
-        self.first = torch.nn.Parameter(torch.empty(sizes[0], sizes[1]))
-        self.second = torch.nn.Parameter(torch.empty(sizes[1], sizes[2]))
-        for weight in self.parameters():
-            torch.nn.init.xavier_uniform_(weight, generator=rng)
-
-    def forward(self, mixed: Tensor, adjacency: Tensor) -> Tensor:
-        hidden = torch.relu(mixed @ self.first)
-        return cast(Tensor, torch.sparse.mm(adjacency, hidden @ self.second))
-
-
-@torch.no_grad()
-def evaluated(network: Network, whole: Inputs, rows: Tensor, nodes: IntArray) -> float:
-    """Accuracy on `nodes`, whose rows of Â are `rows`, by the whole network."""
-    logits, labels = network(whole.mixed, rows), torch.from_numpy(whole.labels[nodes])
-    return float((logits.argmax(dim=1) == labels).float().mean())
-
-
-def train_epoch(
-    network: Network,
-    optimizer: torch.optim.Optimizer,
-    own: Inputs,
-    config: TrainConfig,
-    rng: np.random.Generator,
-) -> None:
-    """One pass over the training nodes, in whole batches."""
-    (t,) = config.layer_samples
-    order, size = rng.permutation(len(own.labels)), min(config.batch_size, len(own.labels))
-    for start in range(0, len(order) - size + 1, size):
-        batch = order[start : start + size]
-        drawn, adjacency = sampled(own.adjacency[batch], own.q, t, rng)
-        logits = network(own.mixed[torch.from_numpy(drawn)], adjacency)
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(own.labels[batch]))
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+def logits(weights: list[Tensor], mixed: Tensor, adjacency: Tensor) -> Tensor:
+    """Â ReLU(ÂX W0) W1."""
+    hidden = torch.relu(mixed @ weights[0])
+    return cast(Tensor, torch.sparse.mm(adjacency, hidden @ weights[1]))
 
 
 def train(graph: fastgcn.Graph, config: TrainConfig, *, epochs: int) -> dict[str, Any]:
     """Train with the sizes, rate and seed of `config`; scores of the best epoch's weights."""
     assert isinstance(config.hidden, int)
-    began = time.perf_counter()
-    split, features, labels = graph.split, row_scaled(graph.features), graph.labels
-    assert labels is not None
-    weights = np.ones(len(graph.indices), np.float32)
-    edges = csr_array((weights, graph.indices, graph.indptr), shape=(graph.n_nodes, graph.n_nodes))
-    own = Inputs.of(edges[split.train][:, split.train], features[split.train], labels[split.train])
-    whole = Inputs.of(edges, features, labels)
-    val_rows, test_rows = (as_tensor(whole.adjacency[part]) for part in (split.val, split.test))
-    network = Network((features.shape[1], config.hidden, graph.n_classes), config.seed)
+    assert graph.labels is not None
+    began, split, features = time.perf_counter(), graph.split, row_scaled(graph.features)
+    ones = np.ones(len(graph.indices), np.float32)
+    edges = csr_array((ones, graph.indices, graph.indptr), shape=(graph.n_nodes, graph.n_nodes))
+    labels = torch.from_numpy(np.asarray(graph.labels))
+    own, whole = normalized(edges[split.train][:, split.train]), normalized(edges)
+    own_mixed = torch.from_numpy((own @ features[split.train]).toarray())
+    mixed = torch.from_numpy((whole @ features).toarray())
+    q = np.sqrt(own.power(2).sum(axis=0, dtype=np.float64))
+    q = cast(FloatArray, q / q.sum())
+    weights = _weights((features.shape[1], config.hidden, graph.n_classes), config.seed)
     decayed: list[dict[str, Any]] = [
-        {"params": network.first, "weight_decay": L2},
-        {"params": network.second},
+        {"params": weights[0], "weight_decay": L2},
+        {"params": weights[1]},
     ]
     optimizer = torch.optim.Adam(decayed, lr=config.learning_rate)
-    rng = np.random.default_rng(config.seed)
-    best, kept = -1.0, network.state_dict()
+    rng, own_labels = np.random.default_rng(config.seed), labels[split.train]
+
+    def step(batch: IntArray) -> None:
+        drawn, adjacency = sampled(own[batch], q, config.layer_samples[0], rng)
+        scores = logits(weights, own_mixed[torch.from_numpy(drawn)], adjacency)
+        loss = torch.nn.functional.cross_entropy(scores, own_labels[batch])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    @torch.no_grad()
+    def accuracy(rows: Tensor, nodes: IntArray) -> float:
+        """By the whole network, on `nodes`, whose rows of Â are `rows`."""
+        classes = logits(weights, mixed, rows).argmax(dim=1)
+        return float((classes == labels[nodes]).float().mean())
+
+    val_rows, test_rows = (as_tensor(whole[part]) for part in (split.val, split.test))
+    best, kept, size = -1.0, weights, min(config.batch_size, len(split.train))
     for _ in range(epochs):
-        train_epoch(network, optimizer, own, config, rng)
-        accuracy = evaluated(network, whole, val_rows, split.val)
-        if accuracy > best:
-            best, kept = accuracy, {k: v.clone() for k, v in network.state_dict().items()}
-    network.load_state_dict(kept)
-    test = evaluated(network, whole, test_rows, split.test)
+        order = rng.permutation(len(split.train))
+        for start in range(0, len(order) - size + 1, size):
+            step(order[start : start + size])
+        score = accuracy(val_rows, split.val)
+        if score > best:
+            best, kept = score, [weight.detach().clone() for weight in weights]
+    weights = kept
     return {
-        "dataset": graph.name,
         "epochs": epochs,
         "val_micro_f1": best,
-        "test_micro_f1": test,
+        "test_micro_f1": accuracy(test_rows, split.test),
         "seconds": time.perf_counter() - began,
     }
+
+
+def _weights(sizes: tuple[int, int, int], seed: int) -> list[Tensor]:
+    """W0 and W1 by Glorot."""
+    rng = torch.Generator().manual_seed(seed)
+    weights = [torch.empty(size, requires_grad=True) for size in (sizes[:2], sizes[1:])]
+    return [torch.nn.init.xavier_uniform_(weight, generator=rng) for weight in weights]

@@ -1,7 +1,6 @@
 """Work in a process of its own: its seconds, and the peaks of its memory."""
 
 import resource
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -70,16 +69,3 @@ class AnonymousPeak:
             self.bytes = max(self.bytes, status_bytes("RssAnon"))
             if self._stopped.wait(_SAMPLE_SECONDS):
                 return
-
-
-def train_once(data: str, epochs: int) -> Record:
-    """Train with the paper's preset; 0 epochs only import what training needs."""
-    from fastgcn.data.load import load
-    from fastgcn.train.loop import fit
-    from fastgcn.train.presets import paper_preset
-
-    if epochs:
-        with tempfile.TemporaryDirectory() as folder:
-            config = paper_preset(data).replace(epochs=epochs)
-            fit(load(data), config, run_dir=Path(folder) / "run")
-    return {}

@@ -1,49 +1,33 @@
-"""How fast everything is that a user waits for: figures with the bounds asked of them."""
+"""What a user waits for, on the CPU and on a GPU: figures with the bounds asked of them."""
 
+import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks import plain_fastgcn
-from benchmarks.network import steps
-from benchmarks.pages import Claim, Experiment, claims_table, line_figure, short
-from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record, Results
-from benchmarks.speed_costs import (
-    Records,
-    measure_first_start,
-    measure_inference,
-    measure_memory,
-    measure_propagation,
-    measure_starts,
-    show_inference,
-    show_memory,
-    show_propagation,
-    show_startup,
-)
-from benchmarks.speed_step import measure_step, show_step
-from benchmarks.timing import (
-    medians,
-    on_threads,
-    seconds_in_turns,
-    wall_clock,
-)
-from fastgcn.backends.cpu import ready
-from fastgcn.config import TrainConfig
-from fastgcn.data.generate import GenerateConfig, generate
-from fastgcn.data.load import load
-from fastgcn.data.store import open_store
-from fastgcn.graph.graph import Graph
-from fastgcn.machine import thread_count
-from fastgcn.report.page import Content, Figure, Table
-from fastgcn.report.plots import Series
-from fastgcn.train.loop import fit
-from fastgcn.train.presets import graphsage, paper_preset, paper_reddit
+import numpy as np
 
-Show = Callable[[Records], tuple[list[Claim], list[Content]]]
+from benchmarks import plain_fastgcn
+from benchmarks.pages import Claim, Experiment, claims_table, from_records, mean_sd, short
+from benchmarks.processes import fresh
+from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record
+from benchmarks.timing import medians, on_threads, repeated, seconds_in_turns, wall_clock
+from fastgcn.backends.data import training_graph
+from fastgcn.data.load import load
+from fastgcn.errors import InputError
+from fastgcn.infer.predict import predict
+from fastgcn.report.page import Content, Table
+from fastgcn.train.loop import fit
+from fastgcn.train.presets import best_preset, paper_preset
+
+Records = dict[str, Record]
+Shown = tuple[list[Claim], Table]
 STAND_INS = "On small stand-ins (`--quick`): these are no figures of speed."
 
 
@@ -53,165 +37,217 @@ class Effort:
 
     Attributes:
         large: the data set of Reddit's size.
-        rivals: data sets on which steps are compared with GraphSAGE's.
-        trainings: data sets that networks are trained on to the end.
-        first_starts: data sets that a fresh machine trains on.
-        rounds, chunk_seconds: turns that a short time is the median of, and their length.
-        long_rounds: the same for what takes seconds.
-        batches: batches whose steps are compared with their floor.
-        epochs: of whole trainings, at most so many; None: the preset's.
-        nodes, degrees, samples: sizes that the time of a step is drawn over.
+        huge: one of millions of nodes, for a GPU.
+        small: data sets of the paper that networks are trained on to the end.
+        repeats: trainings that a time is the median of.
         processes: fresh processes that a start is the median of.
+        epochs: of whole trainings, at most so many; None: the preset's.
         stand_ins: whether the data are so small that times mean nothing.
     """
 
     large: str = "reddit-sim"
-    rivals: tuple[str, ...] = ("reddit-sim", "pubmed")
-    trainings: tuple[str, ...] = ("cora", "pubmed")
-    first_starts: tuple[str, ...] = ("digits", "cora")
-    rounds: int = 9
-    chunk_seconds: float = 0.3
-    long_rounds: int = 3
-    batches: int = 256
-    epochs: int | None = None
-    nodes: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
-    degrees: tuple[int, ...] = (5, 10, 20, 50, 100)
-    samples: tuple[int, ...] = (50, 100, 200, 400, 800, 1600, 3200, 6400)
+    huge: str = "products-sim"
+    small: tuple[str, ...] = ("cora", "pubmed")
+    repeats: int = 3
     processes: int = 5
+    epochs: int | None = None
     stand_ins: bool = False
 
 
-FULL = Effort()  # about half an hour on two cores, and 8 GB of memory
+FULL = Effort()  # about a quarter of an hour on two cores
 QUICK = Effort(
-    large="digits", rivals=("digits",), trainings=("digits",), first_starts=("digits",),
-    rounds=2, chunk_seconds=0.002, long_rounds=1, batches=3, epochs=2,
-    nodes=(600, 1200), degrees=(4, 8), samples=(50, 100), processes=1, stand_ins=True,
+    large="digits", huge="digits", small=("digits",), repeats=1, processes=1, epochs=2,
+    stand_ins=True,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One result of a figure: a function and the settings that it is called with."""
+class Question:
+    """A figure: for each part a function and its settings, and how their records are shown."""
 
-    name: str
-    measure: Callable[..., Record]
-    settings: dict[str, Any]
-    optional: bool = False  # left out where its data set cannot be downloaded
-
-
-def figure(
-    name: str, title: str, parts: Sequence[Part], show: Show, effort: Effort, *, gpu: bool = False
-) -> Experiment:
-    """A question about speed: its parts, and how their records are shown."""
-
-    def plan(_: Results) -> Iterator[Measurement]:
-        for part in parts:
-            key = {"experiment": "speed", "figure": name, "part": part.name, **part.settings}
-            how = partial(part.measure, **part.settings)
-            code = GPU_CODE if gpu else CPU_CODE
-            yield Measurement(f"{title}: {part.name}", key, how, code, optional=part.optional)
-
-    def shown(results: Results) -> list[Content]:
-        records = {}
-        for part, measurement in zip(parts, plan(results), strict=True):
-            if (found := results.get(measurement.key)) is not None:
-                records[part.name] = found
-            elif not part.optional:
-                return []
-        claims, content = show(records)
-        note = [STAND_INS] if effort.stand_ins else []
-        return [*note, claims_table(claims, title), *content]
-
-    return Experiment(name=name, title=title, plan=plan, show=shown)
+    title: str
+    parts: Mapping[str, tuple[Callable[..., Record], dict[str, Any]]]
+    show: Callable[[Records], Shown]
+    optional: tuple[str, ...] = ()  # parts left out where their data cannot be downloaded
 
 
-def experiments(effort: Effort) -> list[Experiment]:
+def cpu_experiments(effort: Effort) -> list[Experiment]:
     """All figures of speed on the CPU."""
-    large, turns = {"data": effort.large}, _turns(effort)
-    long = large | {"rounds": effort.long_rounds}
-    # The point that all three curves share.
-    base = {"nodes": effort.nodes[1], "degree": effort.degrees[1]}
-    base["samples"] = min(400, max(effort.samples))
-    curves = dict(zip(LABELS, (effort.nodes, effort.degrees, effort.samples), strict=True))
-    trained = {"rounds": effort.long_rounds, "epochs": effort.epochs}
+    trained = {"rounds": effort.repeats, "epochs": effort.epochs}
+    # The large graph is level after a few epochs; all of them would take the CPU an hour.
+    epochs = dict.fromkeys(effort.small, effort.epochs) | {effort.large: effort.epochs or 5}
     processes = {"processes": effort.processes}
-    starts = [
-        Part(d, measure_first_start, {"data": d, **processes}, optional=d != "digits")
-        for d in effort.first_starts
-    ]
-    step = Part(effort.large, measure_step, large | {"batches": effort.batches, **turns})
-    parts: dict[str, tuple[str, list[Part], Show]] = {
-        "step": ("A training step against its floor", [step], show_step),
-        "graphsage": (
-            "A step against GraphSAGE",
-            [Part(d, measure_rivals, {"data": d, **turns}) for d in effort.rivals],
-            show_rivals,
-        ),
-        "trainings": (
+    first = dict.fromkeys(("digits", effort.small[0]))
+    questions = {
+        "costs": Question("Training and predicting", cost_parts(epochs, "cpu", 1), show_costs),
+        "trainings": Question(
             "Whole trainings",
-            [Part(d, measure_training, {"data": d, **trained}) for d in effort.trainings],
+            {d: (measure_training, {"data": d, **trained}) for d in effort.small},
             show_trainings,
         ),
-        "scaling": (
-            "Cost against nodes, degree and t",
-            [
-                Part(c, measure_curve, {"curve": c, "values": list(v), **base, **turns})
-                for c, v in curves.items()
-            ],
-            show_scaling,
+        "startup": Question(
+            "Starting",
+            {"starts": (measure_starts, processes)}
+            | {d: (measure_first_start, {"data": d, **processes}) for d in first},
+            show_startup,
+            optional=effort.small[:1],
         ),
-        "propagation": ("ÂX", [Part(effort.large, measure_propagation, long)], show_propagation),
-        "inference": (
-            "Full inference", [Part(effort.large, measure_inference, long)], show_inference
+    }
+    return [_experiment(*each, effort.stand_ins, CPU_CODE) for each in questions.items()]
+
+
+def gpu_experiments(effort: Effort) -> list[Experiment]:
+    """All figures of speed on a CUDA device."""
+    small = effort.stand_ins
+    costs = {effort.small[-1]: effort.epochs, effort.large: effort.epochs, effort.huge: 5}
+    epochs = {effort.large: 5} if small else {"pubmed": effort.epochs, effort.large: 5}
+    scored = {"seeds": 2 if small else 5}
+    questions = {
+        "costs": Question(
+            "Training and predicting", cost_parts(costs, "cuda", effort.repeats), show_costs
         ),
-        "memory": ("Peak memory", [Part(effort.large, measure_memory, large)], show_memory),
-        "startup": ("Starting", [Part("starts", measure_starts, processes), *starts], show_startup),
-    }  # fmt: skip
-    return [figure(name, *each, effort) for name, each in parts.items()]
+        "accuracy": Question(
+            "The same scores",
+            {d: (measure_accuracy, {"data": d, **scored, "epochs": n}) for d, n in epochs.items()},
+            show_accuracy,
+        ),
+    }
+    return [_experiment(*each, small, GPU_CODE) for each in questions.items()]
 
 
-def _turns(effort: Effort) -> dict[str, Any]:
-    return {"rounds": effort.rounds, "chunk_seconds": effort.chunk_seconds}
+def _experiment(
+    name: str, question: Question, stand_ins: bool, code: tuple[str, ...]
+) -> Experiment:
+    measurements = {}
+    for part, (measure, settings) in question.parts.items():
+        key = {"experiment": "speed", "figure": name, "part": part, **settings}
+        how, optional = partial(measure, **settings), part in question.optional
+        label = f"{question.title}: {part}"
+        measurements[part] = Measurement(label, key, how, code, optional=optional)
+
+    def show(records: Records) -> list[Content | None]:
+        claims, table = question.show(records)
+        bounds = claims_table(claims, question.title) if claims else None
+        return [STAND_INS if stand_ins else None, bounds, table]
+
+    return from_records(name, question.title, measurements, show)
 
 
-# A step of FastGCN against one of GraphSAGE-GCN with S = 25, 10 at equal sizes.
+def check_cuda() -> None:
+    """Refuse to measure on a CUDA device where there is none, or no Triton."""
+    import torch
 
-ASKED = {"reddit-sim": 100.0, "pubmed": 20.0}
-OURS, THEIRS = "FastGCN", "GraphSAGE-GCN"
+    from fastgcn.backends.gpu import why_no_kernels
+
+    if not torch.cuda.is_available():
+        raise InputError("--device cuda measures on a CUDA device, and there is none here")
+    if (reason := why_no_kernels()) is not None:
+        raise InputError(f"--device cuda measures kernels in Triton, and {reason}")
 
 
-def measure_rivals(*, data: str, rounds: int, chunk_seconds: float) -> Record:
-    """Seconds a step of both, with the batch and hidden size of the paper's preset.
+# What training and predicting cost, with the paper's settings and with the default ones.
 
-    Both are timed in turns, so that noise meets both, and each by itself: in turns a side begins
-    with what the other left in the caches.
+_NEAR = 0.005  # a validation score so far from the best counts as there
+_TIMES = ("precompute", "epoch", "to_near", "to_best", "whole", "predict")
+
+
+def cost_parts(epochs: Mapping[str, int | None], device: str, repeats: int) -> Any:
+    """A part for each data set and preset, trained for so many epochs."""
+    return {
+        f"{data}, {preset}": (
+            measure_costs,
+            {"data": data, "preset": preset, "device": device, "epochs": n, "repeats": repeats},
+        )
+        for data, n in epochs.items()
+        for preset in ("paper", "default")
+    }
+
+
+def measure_costs(**settings: Any) -> Record:
+    """What `costs` measures, in a process of its own, whose peak of memory is then known."""
+    if settings["device"] == "cuda":
+        check_cuda()
+    return fresh(partial(costs, **settings))
+
+
+def costs(*, data: str, preset: str, device: str, epochs: int | None, repeats: int) -> Record:
+    """Seconds from a loaded graph, with ÂX and validation; medians over seeds 0, 1, ....
+
+    `step` and `epoch` are those of one; `to_near` and `to_best` last until the validation score is
+    within 0.5 points of the best, and the best; `whole` until the test score; `predict` is that of
+    all nodes by the full network. A training of one epoch before compiles kernels. `needed` are
+    the bytes of ÂX and of the training graph's Â in CSR form.
     """
-    config = paper_preset(data)
-    configs = {OURS: config, THEIRS: graphsage("gcn", config).replace(hidden=config.hidden)}
     graph = load(data)
-    with thread_count(0):
-        sides = {name: steps(ready(graph, each)) for name, each in configs.items()}
-        timed = partial(seconds_in_turns, rounds=rounds, chunk_seconds=chunk_seconds)
-        together = timed(sides, what=f"Steps in turns, {data}")
-        alone = {
-            name: timed({name: side}, what=f"{name} alone, {data}")[name]
-            for name, side in sides.items()
-        }
-    return {"in_turns": medians(together), "alone": medians(alone), "turns": together}
+    config = paper_preset(data) if preset == "paper" else best_preset(graph)
+    config = config.replace(device=device, **({} if epochs is None else {"epochs": epochs}))
+    fit(graph, config.replace(epochs=1))
+    runs = []
+    for seed in range(repeats):
+        ends, begin = [], time.perf_counter()
+        run = fit(
+            graph,
+            config.replace(seed=seed),
+            callbacks=[lambda _: ends.append(time.perf_counter() - begin)],  # noqa: B023
+        )
+        scores = [epoch["val_micro_f1"] for epoch in run.history]
+        best = run.metrics["best_epoch"] - 1
+        near = next(i for i, score in enumerate(scores) if score >= scores[best] - _NEAR)
+        whole = time.perf_counter() - begin
+        predicted = wall_clock(repeated([partial(predict, run, graph)]), 1)
+        seconds = {
+            "step": run.metrics["seconds_per_batch"],
+            "precompute": run.metrics["precompute_seconds"],
+            "epoch": float(np.median([epoch["seconds"] for epoch in run.history])),
+            "to_near": ends[near], "to_best": ends[best], "whole": whole, "predict": predicted,
+        }  # fmt: skip
+        runs.append(seconds | {"test_micro_f1": run.metrics["test_micro_f1"]})
+    middle = {name: float(np.median([each[name] for each in runs])) for name in runs[0]}
+    return middle | {"needed": needed_bytes(data)} | _device_memory(device)
 
 
-def show_rivals(records: Records) -> tuple[list[Claim], list[Content]]:
+def _device_memory(device: str) -> Record:
+    if device == "cpu":
+        return {}
+    import torch
+
+    return {"device_bytes": torch.cuda.max_memory_allocated()}
+
+
+def needed_bytes(data: str) -> int:
+    """The bytes of ÂX, and of the training graph's Â: offsets, columns, values."""
+    graph = load(data)
+    adjacency = training_graph(graph, paper_preset(data)).adjacency
+    csr = sum(part.nbytes for part in (adjacency.indptr, adjacency.indices, adjacency.values))
+    return int(4 * adjacency.n * graph.n_features + csr)
+
+
+def show_costs(records: Records) -> Shown:
     claims, rows = [], []
-    for data, found in records.items():
-        for how, words in (("alone", "each by itself"), ("in_turns", "in turns")):
-            ours, theirs = found[how][OURS], found[how][THEIRS]
-            what = f"{data}: {THEIRS} / {OURS}, {words}"
-            claims.append(Claim(what=what, value=theirs / ours, at_least=ASKED.get(data)))
-            rows.append(
-                (f"{data}, {words}", short(1e3 * ours), short(1e3 * theirs), short(theirs / ours))
-            )
-    head = ("", f"{OURS}, ms a step", f"{THEIRS}, ms a step", "times")
-    return claims, [Table(head, rows, "Steps at equal batch and hidden size")]
+    for part, found in records.items():
+        device = found.get("device_bytes")
+        if part.startswith("reddit-sim, paper"):
+            claims += _asked(part, found)
+        times = [short(1e3 * found["step"]), *(short(found[name]) for name in _TIMES)]
+        memory = short((found["peak"] if device is None else device) / 1e6, 4)
+        rows.append((part, *times, memory, f"{found['test_micro_f1']:.4f}"))
+    head = (
+        "data, settings", "step, ms", "ÂX, s", "epoch, s", "to within 0.5 points, s",
+        "to the best, s", "to the test score, s", "predict, s", "peak, MB", "test micro-F1",
+    )  # fmt: skip
+    return claims, Table(head, rows, "From a loaded graph; an epoch has its validation")
+
+
+def _asked(part: str, found: Record) -> list[Claim]:
+    """The bounds that hold for the paper's settings on the graph of Reddit's size."""
+    if "device_bytes" not in found:
+        what = f"{part}: peak of memory / (ÂX + training CSR)"
+        return [Claim(what=what, value=found["peak"] / found["needed"], at_most=1.3)]
+    return [
+        Claim(what=f"{part}: a step", value=1e6 * found["step"], at_most=50, unit=" µs"),
+        Claim(what=f"{part}: to the best score", value=found["to_best"], at_most=1.5, unit=" s"),
+        Claim(what=f"{part}: within 0.5 points", value=found["to_near"], at_most=0.7, unit=" s"),
+    ]
 
 
 # Whole trainings against a plain scipy and PyTorch program of the same algorithm.
@@ -252,7 +288,7 @@ def measure_training(*, data: str, rounds: int, epochs: int | None) -> Record:
     }  # fmt: skip
 
 
-def show_trainings(records: Records) -> tuple[list[Claim], list[Content]]:
+def show_trainings(records: Records) -> Shown:
     claims, rows = [], []
     for data, found in records.items():
         ours, plain = found["ours"], found["plain"]
@@ -265,103 +301,100 @@ def show_trainings(records: Records) -> tuple[list[Claim], list[Content]]:
             for name, run in (("fastgcn", ours), (f"plain, {threads}", plain))
         ]  # fmt: skip
     head = ("", "epochs", "s in all", "ms an epoch", "test micro-F1")
-    return claims, [Table(head, rows, "Trainings to the end, evaluation included")]
+    return claims, Table(head, rows, "Trainings to the end, evaluation included")
 
 
-# The time of a step against the number of nodes, the mean degree, and the sample size t.
+# How long it takes to start: the help, the import, and the first training on a fresh machine.
 
-LABELS = {"nodes": "nodes n", "degree": "mean degree", "samples": "vertices drawn t"}
-_TOP_DEGREE = 1_000  # for every n: the shape of the graph must not change with its size
-_VARIANTS = {"ÂX precomputed": True, "both layers sampled": False}
-_GROWTH = {"nodes": ("10 times more nodes", 1.2), "samples": ("twice the t", 2.0)}
+_COMMANDS = {
+    "interpreter": ["-c", "pass"],
+    "import": ["-c", "import fastgcn"],
+    "help": ["-m", "fastgcn", "--help"],
+}
 
 
-def measure_curve(
-    *,
-    curve: str,
-    values: Sequence[int],
-    nodes: int,
-    degree: int,
-    samples: int,
-    rounds: int,
-    chunk_seconds: float,
-) -> Record:
-    """Seconds a step on generated graphs while one of `nodes`, `degree`, `samples` varies.
+def _python(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    variables = os.environ | (environment or {})
+    subprocess.run([sys.executable, *arguments], env=variables, capture_output=True, check=True)
 
-    The graphs have 32 features, 10 classes, degrees up to 1,000 by a power law, and train with all
-    nodes; batch 256 and hidden 128 are the paper's for Reddit. With ÂX precomputed one layer
-    is sampled, without it two. All values of the curve take turns.
+
+def measure_starts(*, processes: int) -> Record:
+    """Seconds from the start of a fresh process to its end, medians, in turns.
+
+    Python itself, `import fastgcn`, and `fastgcn --help`; files are in the system's cache.
     """
-    points = [{"nodes": nodes, "degree": degree, "samples": samples, curve: v} for v in values]
-    found = {}
-    with tempfile.TemporaryDirectory() as folder, thread_count(0):
-        # One variant after the other, for both at once would need the memory of both.
-        for name, precompute in _VARIANTS.items():
-            sides = {}
-            for point in points:
-                # Not inductive: all nodes train, and nothing needs to be cut out.
-                config: TrainConfig = paper_reddit().replace(
-                    samples=point["samples"], precompute=precompute, inductive=False
-                )
-                graph = _graph(Path(folder), point["nodes"], point["degree"])
-                sides[str(point[curve])] = steps(ready(graph, config))
-            found[name] = medians(
-                seconds_in_turns(
-                    sides,
-                    rounds=rounds,
-                    chunk_seconds=chunk_seconds,
-                    what=f"Steps over {LABELS[curve]}, {name}",
-                )
-            )
-    return found
+    sides = {name: repeated([partial(_python, args)]) for name, args in _COMMANDS.items()}
+    found = seconds_in_turns(sides, rounds=processes, chunk_seconds=0, what="Starting processes")
+    return dict(medians(found))
 
 
-def _graph(folder: Path, n: int, degree: int) -> Graph:
-    store = folder / f"{n}-{degree}"
-    if not store.exists():
-        config = GenerateConfig(
-            nodes=n, edges=n * degree // 2, features=32, classes=10, train=n, val=0, test=0,
-            max_degree=min(_TOP_DEGREE, n // 10),
-        )  # fmt: skip
-        generate(config, store)
-    return open_store(store)
+def measure_first_start(*, data: str, processes: int) -> Record:
+    """Seconds of `fastgcn train DATA --epochs 1` in a fresh process, kernels not compiled yet.
 
-
-def growth(seconds: Mapping[str, float]) -> float:
-    """The largest ratio of the times at two values that follow each other.
-
-    >>> growth({"10": 1.0, "100": 1.5, "1000": 1.2})
-    1.5
+    `cold`: with an empty folder for compiled kernels, as on a fresh machine; `warm`: the next
+    start. Loading, ÂX, an epoch's steps, evaluation and the test are included, so that the
+    first step is done before. Medians of so many.
     """
-    return max(later / earlier for earlier, later in pairwise(seconds.values()))
+    load(data)  # downloaded once, and not counted
+    seconds: dict[str, list[float]] = {"cold": [], "warm": []}
+    for _ in range(processes):
+        with tempfile.TemporaryDirectory() as folder:
+            for number, each in enumerate(seconds.values()):
+                command = ["-m", "fastgcn", "train", data, "--epochs", "1", "--json"]
+                command += ["--run-dir", f"{folder}/run-{number}"]
+                run = partial(_python, command, {"NUMBA_CACHE_DIR": f"{folder}/kernels"})
+                each.append(wall_clock(repeated([run]), 1))
+    return dict(medians(seconds))
 
 
-def show_scaling(records: Records) -> tuple[list[Claim], list[Content]]:
-    claims: list[Claim] = []
-    tables: list[Content] = []
-    pictures: list[Content] = []
-    for curve, found in records.items():
-        if curve in _GROWTH:
-            words, bound = _GROWTH[curve]
-            claims += [
-                Claim(what=f"{words}, largest growth, {name}", value=growth(times), at_most=bound)
-                for name, times in found.items()
-            ]
-        values = next(iter(found.values()))
-        rows = [(f"{int(v):,}", *(short(1e3 * s[v]) for s in found.values())) for v in values]
-        tables.append(Table((LABELS[curve], *found), rows, f"ms a step over {LABELS[curve]}"))
-        pictures.append(_picture(curve, found))
-    return claims, tables + pictures
-
-
-def _picture(curve: str, found: Record) -> Figure:
-    title = f"Time of a step over {LABELS[curve]}"
-    series = [
-        Series(name, [int(value) for value in seconds], [1000 * s for s in seconds.values()])
-        for name, seconds in found.items()
+def show_startup(records: Records) -> Shown:
+    starts = records["starts"]
+    firsts = {data: found for data, found in records.items() if data != "starts"}
+    claims = [
+        Claim(what="`fastgcn --help`", value=starts["help"], at_most=0.3, unit=" s"),
+        Claim(what="`import fastgcn`", value=starts["import"], at_most=0.5, unit=" s"),
     ]
-    words = [
-        f"{name}: {short(1e3 * min(s.values()))} to {short(1e3 * max(s.values()))} ms"
-        for name, s in found.items()
-    ]
-    return line_figure(series, title, "; ".join(words), LABELS[curve], "ms a step")
+    for data, found in firsts.items():
+        what = f"first training on {data}, cold kernels"
+        claims.append(Claim(what=what, value=found["cold"], at_most=10.0, unit=" s"))
+    rows = [("Python itself", short(starts["interpreter"]))]
+    rows += [(f"next start, one epoch on {d}", short(found["warm"])) for d, found in firsts.items()]
+    return claims, Table(("", "s"), rows, "Beside these")
+
+
+# The same network on the device and on the CPU.
+
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "cuda": {"device": "cuda"},
+    "cuda, float32 products": {"device": "cuda", "products": "float32"},
+    "cuda, ÂX in bfloat16": {"device": "cuda", "inputs_dtype": "bfloat16"},
+    "cpu": {"device": "cpu"},
+}
+
+
+def measure_accuracy(*, data: str, seeds: int, epochs: int | None) -> Record:
+    """Test micro-F1 with the paper's preset over seeds, on the device and on the CPU."""
+    check_cuda()
+    graph, config = load(data), paper_preset(data)
+    if epochs is not None:
+        config = config.replace(epochs=epochs)
+
+    def score(changes: dict[str, Any], seed: int) -> float:
+        metrics = fit(graph, config.replace(seed=seed, **changes)).metrics
+        return float(metrics["test_micro_f1"])
+
+    every = range(seeds)
+    return {"scores": {name: [score(c, s) for s in every] for name, c in _VARIANTS.items()}}
+
+
+def show_accuracy(records: Records) -> Shown:
+    claims, rows = [], []
+    for data, found in records.items():
+        here, there = (np.array(found["scores"][name]) for name in ("cpu", "cuda"))
+        error = np.hypot(*(v.std(ddof=1) / len(v) ** 0.5 for v in (here, there)))
+        apart = float(abs(here.mean() - there.mean()) / max(error, 1e-12))
+        what = f"{data}: difference of the means, in standard errors"
+        claims.append(Claim(what=what, value=apart, at_most=1))
+        rows += [(data, name, mean_sd(v, 4), str(len(v))) for name, v in found["scores"].items()]
+    head = ("data", "", "test micro-F1", "seeds")
+    return claims, Table(head, rows, "The same network on the device and on the CPU")

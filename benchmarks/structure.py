@@ -2,7 +2,7 @@
 
     python -m benchmarks structure [--no-trace] [--json]
 
-Imports are read from the source (by grimp), those inside functions included and those for type
+Imports are read from the source, those inside functions included and those for type
 checkers not. The layers are the ones of the import-linter contract in pyproject.toml. What a run
 uses is traced: a process trains on Cora for a few epochs and records every function of ours that
 is called, compiled kernels included.
@@ -18,7 +18,7 @@ import tempfile
 import threading
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -74,12 +74,33 @@ def like_pythons(folder: Path) -> list[str]:
     return sorted(str(m) for m in modules if m.name in sys.stdlib_module_names)
 
 
-def read_imports() -> dict[str, set[str]]:
-    """Who imports whom in the package."""
-    import grimp
+def read_imports(folder: Path = SOURCE) -> dict[str, set[str]]:
+    """Who imports whom in the package of a folder, by the names of modules."""
+    modules = {}
+    for path in folder.rglob("*.py"):
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
 
-    graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
-    return {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+    def imported(tree: ast.AST) -> Iterator[str]:
+        for node in _run_statements(tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                # A name is a module of its own, or something that the module holds.
+                names = (f"{node.module}.{alias.name}" for alias in node.names)
+                yield from (name if name in modules else str(node.module) for name in names)
+
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules.items()}
+    return {name: {*imported(tree)} & {*modules} - {name} for name, tree in trees.items()}
+
+
+def _run_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes of a tree, without those that only type checkers read."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _run_statements(child)
 
 
 def components(imports: Imports) -> list[list[str]]:
@@ -134,14 +155,12 @@ def forward_imports(imports: Imports, ordered: Sequence[Sequence[str]]) -> list[
 
 
 class Tracer:
-    """Records which functions of ours are called, in all threads, and which during steps."""
+    """Records the files of ours whose functions are called, in all threads, and during steps."""
 
     def __init__(self, source: Path) -> None:
         self._source = f"{source}{os.sep}"
         self._depth = 0  # of calls whose name is in _STEPS
-        self.run: set[CodeType] = set()
-        self.step: set[CodeType] = set()
-        self.classes: set[str] = set()
+        self.files: dict[str, set[str]] = {"run": set(), "step": set()}
 
     def start(self) -> None:
         _watch_kernels(self._record)
@@ -154,48 +173,18 @@ class Tracer:
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event not in ("call", "return"):
-            return
-        if code.co_filename == "<string>" and code.co_name == "__init__":  # of a dataclass
-            self._record_class(type(frame.f_locals.get("self")))
-        elif code.co_filename.startswith(self._source):
+        if event in ("call", "return") and code.co_filename.startswith(self._source):
             if code.co_name in _STEPS:
                 if event == "call" and not self._depth:
-                    self.step.clear()  # the last epoch counts, in which all is warm
+                    self.files["step"].clear()  # the last epoch counts, in which all is warm
                 self._depth += 1 if event == "call" else -1
             self._record(code)
 
     def _record(self, code: CodeType) -> None:
         # Neither the body of a module nor that of a class.
         if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(self._source):
-            self.run.add(code)
-            if self._depth:
-                self.step.add(code)
-
-    def _record_class(self, kind: type) -> None:
-        if kind.__module__.startswith(f"{PACKAGE}."):
-            self.classes.add(f"{kind.__module__}.{kind.__qualname__}")
-
-    def result(self) -> dict[str, Any]:
-        def files(codes: set[CodeType]) -> list[str]:
-            return sorted({code.co_filename.removeprefix(self._source) for code in codes})
-
-        def functions(codes: set[CodeType]) -> list[str]:
-            # Comprehensions and lambdas are parts of the function that they stand in.
-            return sorted(f"{c.co_filename}:{c.co_qualname}" for c in codes if c.co_name[0] != "<")
-
-        for code in self.run:
-            owner = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0]
-            if owner:
-                module = code.co_filename.removeprefix(self._source).removesuffix(".py")
-                self.classes.add(f"{PACKAGE}.{module.replace(os.sep, '.')}.{owner}")
-        return {
-            "run_files": files(self.run),
-            "run_functions": functions(self.run),
-            "run_classes": sorted(self.classes),
-            "step_files": files(self.step),
-            "step_functions": functions(self.step),
-        }
+            for part in ("run", "step") if self._depth else ("run",):
+                self.files[part].add(code.co_filename.removeprefix(self._source))
 
 
 def _watch_kernels(record: Callable[[CodeType], None]) -> None:
@@ -227,7 +216,9 @@ def _trace_here(out: Path) -> None:
             if done.code not in (0, None):
                 raise
     tracer.stop()
-    out.write_text(json.dumps(tracer.result()), encoding="utf-8")
+    out.write_text(
+        json.dumps({part: sorted(files) for part, files in tracer.files.items()}), encoding="utf-8"
+    )
 
 
 def trace_training() -> dict[str, list[str]]:
@@ -241,41 +232,28 @@ def trace_training() -> dict[str, list[str]]:
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        found: dict[str, list[str]] = json.loads(out.read_text(encoding="utf-8"))
-    return found
+        return dict(json.loads(out.read_text(encoding="utf-8")))
 
 
 def measure(*, trace: bool = True) -> dict[str, Any]:
     """All figures, and the names behind them."""
     imports = read_imports()
-    chain = longest_chain(imports)
     forward = forward_imports(imports, layers())
-    cycles = [group for group in components(imports) if len(group) > 1]
-    figures: dict[str, int] = {}
-    for name in ("src", "benchmarks"):
-        figures[f"{name} files"], figures[f"{name} lines"] = size(ROOT / name)
-    figures |= {
-        "import depth": len(chain),
-        "forward imports": len(forward),
-        "import cycles": len(cycles),
-        "class names used twice": len(repeated_classes(SOURCE)),
-        "modules named like Python's": len(like_pythons(SOURCE)),
-    }
-    details: dict[str, Any] = {
-        "import depth": chain,
+    details = {
+        "import depth": longest_chain(imports),
         "forward imports": [f"{importer} -> {imported}" for importer, imported in forward],
-        "import cycles": [" ".join(group) for group in cycles],
+        "import cycles": [" ".join(group) for group in components(imports) if len(group) > 1],
         "class names used twice": repeated_classes(SOURCE),
         "modules named like Python's": like_pythons(SOURCE),
     }
+    figures: dict[str, int] = {}
+    for name in ("src", "benchmarks"):
+        figures[f"{name} files"], figures[f"{name} lines"] = size(ROOT / name)
+    figures |= {name: len(found) for name, found in details.items()}
     if trace:
-        traced = trace_training()
-        for part, title in (("run", "train cora"), ("step", "default step")):
-            for kind in ("files", "functions", "classes"):
-                if f"{part}_{kind}" in traced:
-                    figures[f"{title}: {kind}"] = len(traced[f"{part}_{kind}"])
-        details["train cora: files"] = traced["run_files"]
-        details["default step: files"] = traced["step_files"]
+        for part, files in trace_training().items():
+            title = "train cora: files" if part == "run" else "default step: files"
+            figures[title], details[title] = len(files), files
     return {"figures": figures, "details": details}
 
 

@@ -3,8 +3,7 @@
 A side does so many units of work when it is called. Before the first round each side works until
 kernels are compiled and until it is known how many units make a turn. Each turn begins with a
 pause, in which the threads of the side before go to sleep, and with a run-in that does not count,
-because it meets what the side before left in the caches. On a CUDA device times are between two
-of its events.
+because it meets what the side before left in the caches.
 """
 
 import time
@@ -13,12 +12,10 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from fastgcn.errors import InputError
 from fastgcn.machine import thread_count
 from fastgcn.progress import progress
 
 Side = Callable[[int], object]  # does so many units of work
-Clock = Callable[[Side, int], float]  # the seconds that so many units of a side take
 
 _PAUSE = 0.03  # seconds
 _RUN_IN = 0.2  # of a turn
@@ -30,7 +27,6 @@ def seconds_in_turns(
     rounds: int,
     chunk_seconds: float,
     what: str = "Timing",
-    clock: Clock | None = None,
 ) -> dict[str, list[float]]:
     """Seconds a unit of each side, by name, one number a round.
 
@@ -40,18 +36,17 @@ def seconds_in_turns(
     >>> len(found["a"])
     2
     """
-    clock = clock or wall_clock
     found: dict[str, list[float]] = {name: [] for name in sides}
     with progress(what, (rounds + 1) * len(sides), "turns") as advance:
         lengths = {}
         for name, side in sides.items():
-            lengths[name] = _units(side, chunk_seconds, clock)
+            lengths[name] = _units(side, chunk_seconds)
             advance(1)
         for _ in range(rounds):
             for name, side in sides.items():
                 time.sleep(_PAUSE)
                 side(round(_RUN_IN * lengths[name]))
-                found[name].append(clock(side, lengths[name]) / lengths[name])
+                found[name].append(wall_clock(side, lengths[name]) / lengths[name])
                 advance(1)
     return found
 
@@ -98,43 +93,12 @@ def wall_clock(side: Side, units: int) -> float:
     return time.perf_counter() - start
 
 
-def cuda_clock(side: Side, units: int) -> float:
-    import torch
-
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    begin.record()
-    side(units)
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) / 1000
-
-
-def device_seconds(work: Callable[[], object], rounds: int) -> float:
-    """The median of the seconds that some work takes on a CUDA device."""
-    sides = {"it": repeated([work])}
-    return medians(
-        seconds_in_turns(sides, rounds=rounds, chunk_seconds=0, clock=cuda_clock)
-    )["it"]  # fmt: skip
-
-
-def check_cuda() -> None:
-    """Refuse to measure on a CUDA device where there is none, or no Triton."""
-    import torch
-
-    from fastgcn.backends.gpu import why_no_kernels
-
-    if not torch.cuda.is_available():
-        raise InputError("--device cuda measures on a CUDA device, and there is none here")
-    if (reason := why_no_kernels()) is not None:
-        raise InputError(f"--device cuda measures kernels in Triton, and {reason}")
-
-
-def _units(side: Side, chunk_seconds: float, clock: Clock) -> int:
+def _units(side: Side, chunk_seconds: float) -> int:
     """How many units take about `chunk_seconds`, found by doing ever more of them."""
-    first = clock(side, 1)
-    if chunk_seconds == 0 or (first > chunk_seconds and clock(side, 1) > chunk_seconds):
+    first = wall_clock(side, 1)
+    if chunk_seconds == 0 or (first > chunk_seconds and wall_clock(side, 1) > chunk_seconds):
         return 1
     length = 1
     for share in (0.01, 0.1, 1.0):
-        length = max(1, round(share * chunk_seconds * length / clock(side, length)))
+        length = max(1, round(share * chunk_seconds * length / wall_clock(side, length)))
     return length

@@ -1,6 +1,6 @@
 """Prop. 2, Thm 3 and Prop. 4: the sampler's variance, measured against the closed forms."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.cases import graph
 from benchmarks.pages import DASH, short
-from benchmarks.paper_scale import Scale
+from benchmarks.paper_scale import Contents, Scale
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.cpu import ready
@@ -17,7 +17,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.machine import thread_count
 from fastgcn.progress import progress
-from fastgcn.report.page import Content, Figure, Table
+from fastgcn.report.page import Figure, Table
 from fastgcn.report.plots import bars
 from fastgcn.sampling import LayerSampler, variance
 
@@ -53,9 +53,8 @@ def _variance(scale: Scale, law: Law) -> Measurement:
     return Measurement(f"{scale.small.label}: variance, {law}", key, how)
 
 
-def plan_variance(scale: Scale, _: Results) -> Iterator[Measurement]:
-    for law in _LAWS:
-        yield _variance(scale, law)
+def variances(scale: Scale) -> list[Measurement]:
+    return [_variance(scale, law) for law in _LAWS]
 
 
 def _trained_layer(scale: Scale) -> tuple[Adjacency, FloatArray]:
@@ -116,7 +115,7 @@ def measure_variance(scale: Scale, law: Law) -> Record:
     return {"forms": forms, "all_rows": all_rows, "n": n}
 
 
-def show_variance(scale: Scale, results: Results) -> list[Content]:
+def show_variance(scale: Scale, results: Results) -> Contents:
     """Closed forms, measurements, and their ratios with intervals."""
     found = {law: results.get(_variance(scale, law).key) or {} for law in _LAWS}
     rows = []
@@ -134,8 +133,8 @@ def show_variance(scale: Scale, results: Results) -> list[Content]:
     (t,) = _variance_config(scale).layer_samples
     return [
         Table(head, rows, "Measured and closed-form variance"),
-        *_gains(found),
-        *_variance_finding(found),
+        _gains(found),
+        _variance_finding(found),
         f"One sampled convolution of a network trained for {scale.variance_epochs} epochs on "
         f"{scale.small.label}, t = {t} vertices, s = {_ROWS} rows; means of squared errors over "
         f"{scale.repetitions:,} repetitions with the sampler that trains networks, on the scale of "
@@ -153,29 +152,29 @@ def _interval(value: Record) -> tuple[float, float]:
     return low / value["closed"], high / value["closed"]
 
 
-def _gains(found: Mapping[Law, Record]) -> list[Figure]:
+def _gains(found: Mapping[Law, Record]) -> Figure | None:
     if not all(found.values()):
-        return []
+        return None
     base = found["uniform"]["forms"]
     series: list[tuple[str, list[float | None]]] = [
         (law, [each["forms"][form]["measured"] / base[form]["closed"] for form in _FORMS])
         for law, each in found.items()
     ]
+    caption = "Measured variance relative to uniform sampling's closed form"
     svg = bars(
         list(_FORMS.values()),
         series,
         title="Measured variance, uniform = 1",
-        description="Measured variance of each form, divided by the closed form for uniform "
-        "sampling. " + " ".join(_variance_finding(found)),
+        description=caption,
         y_label="measured variance / closed form for uniform q",
     )
-    return [Figure(svg, "Measured variance relative to uniform sampling's closed form")]
+    return Figure(svg, caption)
 
 
-def _variance_finding(found: Mapping[Law, Record]) -> list[str]:
+def _variance_finding(found: Mapping[Law, Record]) -> str:
     known = [value for one in found.values() for value in one.get("forms", {}).values()]
     if not known:
-        return []
+        return ""
     inside = sum(low <= 1 <= high for low, high in map(_interval, known))
     texts = [f"{inside} of {len(known)} intervals contain 1, of which about 95 % should."]
     if all(found.values()):
@@ -194,4 +193,4 @@ def _variance_finding(found: Mapping[Law, Record]) -> list[str]:
             f"{short(both['independent'])} with independent draws: a shared error does not average "
             "away."
         )
-    return [" ".join(texts)]
+    return " ".join(texts)

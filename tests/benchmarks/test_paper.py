@@ -12,7 +12,7 @@ from benchmarks.commands import app
 from benchmarks.convergence import RIDGE, Descent, descend, regression
 from benchmarks.pages import DASH, sections, write_report
 from benchmarks.paper import experiments
-from benchmarks.paper_scale import DataSet, beside, full, with_seeds
+from benchmarks.paper_scale import DataSet, beside, full, quick, with_seeds
 from benchmarks.results import Results
 
 import fastgcn
@@ -22,11 +22,10 @@ from fastgcn.cli import main
 from fastgcn.data.generate import GenerateConfig, generate
 from fastgcn.report.page import Figure, Section, Table
 from fastgcn.sampling import variance
-from tests.benchmarks.smoke import smoke
 from tests.cli_runner import Outcome, run_cli
 
 Capture = pytest.CaptureFixture[str]
-NAMES = [each.name for each in experiments(smoke())]
+NAMES = [each.name for each in experiments(quick())]
 GRAPH = fastgcn.load("digits")
 
 
@@ -37,7 +36,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["benchmarks", "reproduce", "all", "--quick", "--results", str(folder)]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
         patch.setenv("FASTGCN_CACHE", str(folder / "cache"))
-        patch.setattr(paper_scale, "quick", smoke)
         patch.setattr(sys, "argv", [*command, "--out", str(folder / "out")])
         main(app)
     assert stop.value.code == 0
@@ -47,7 +45,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def _tiny(monkeypatch: pytest.MonkeyPatch, measured: Path) -> None:
     monkeypatch.setenv("FASTGCN_CACHE", str(measured / "cache"))
-    monkeypatch.setattr(paper_scale, "quick", smoke)
 
 
 tiny = pytest.mark.usefixtures("_tiny")
@@ -85,7 +82,7 @@ def shown(scale: paper_scale.Scale, folder: Path) -> list[Section]:
 def test_nothing_is_a_dash_once_all_is_measured(measured: Path) -> None:
     """But what the paper does not have, and the original GCN on the large graph."""
     allowed = ("GCN (original)", "GraphSAGE-mean", "GraphSAGE-GCN, new program")
-    for section in shown(smoke(), measured):
+    for section in shown(quick(), measured):
         for table in section.content:
             if isinstance(table, Table) and section.id != "figure2":
                 for row in table.rows:
@@ -128,7 +125,7 @@ def test_reddit_can_be_pointed_at(capfd: Capture, measured: Path, tmp_path: Path
 def test_stand_ins_are_never_called_by_the_papers_name(
     name: str, paper: str, label: str, theirs: str
 ) -> None:
-    data = DataSet(paper=paper, name=name, config=smoke().small.config, sizes=())
+    data = DataSet(paper=paper, name=name, config=quick().small.config, sizes=())
     assert (data.label, beside(0.85, data, digits=2)) == (label, theirs)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -39,15 +38,6 @@ def test_what_takes_long_is_done_once_a_turn() -> None:
     done: list[int] = []
     seconds_in_turns({"it": done.append}, rounds=2, chunk_seconds=0)
     assert done == [1, 0, 1, 0, 1]
-
-
-def test_another_clock_can_be_given() -> None:
-    def clock(side: Callable[[int], object], units: int) -> float:
-        side(units)
-        return 3.0 * units
-
-    found = seconds_in_turns({"a": lambda _: None}, rounds=2, chunk_seconds=30, clock=clock)
-    assert found == {"a": [3.0, 3.0]}
 
 
 def test_repeated_begins_again_where_it_ended() -> None:
