@@ -125,9 +125,7 @@ class GenerateConfig:
     def _check_room(self) -> None:
         """Check that both kinds of edges take at most half of their pairs: drawing is fast then."""
         if self.classes == 1 and self.homophily < 1:
-            raise InputError(
-                f"homophily must be 1 if there is one class, got {self.homophily:g}"
-            )
+            raise InputError(f"homophily must be 1 if there is one class, got {self.homophily:g}")
         inside = inside_edges(self)
         sizes = class_sizes(self).astype(float)
         pairs = {"of one class": (sizes * (sizes - 1)).sum() / 2}

@@ -80,12 +80,12 @@ BAD_ARRAYS: list[tuple[str, str, dict[str, Any], str]] = [
     ("npz", "labels_split.npz", {"labels": [0]}, r"labels must have shape \(8,\)"),
     ("npz", "labels_split.npz", {"train": [[0]]}, "split.train must be one-dimensional"),
     ("npz", "adj.npz", {"shape": [8, 9]}, "must hold a square adjacency matrix"),
-    ("npz", "adj.npz", {"shape": [9, 9]}, "is not whole"),
+    ("npz", "adj.npz", {"shape": [9, 9]}, "holds a damaged sparse matrix"),
     ("npz", "adj.npz", {"shape": 8}, "shape must be two integers"),
-    ("npz", "adj.npz", {"shape": [-8, -8]}, "is not whole"),
-    ("npz", "adj.npz", {"indices": [99] * 16}, "is not whole"),
-    ("npz", "adj.npz", {"indices": [-1] * 16}, "is not whole"),
-    ("npz", "adj.npz", {"indptr": [0, 9, 2, 3, 4, 5, 6, 7, 16]}, "is not whole"),
+    ("npz", "adj.npz", {"shape": [-8, -8]}, "holds a damaged sparse matrix"),
+    ("npz", "adj.npz", {"indices": [99] * 16}, "holds a damaged sparse matrix"),
+    ("npz", "adj.npz", {"indices": [-1] * 16}, "holds a damaged sparse matrix"),
+    ("npz", "adj.npz", {"indptr": [0, 9, 2, 3, 4, 5, 6, 7, 16]}, "holds a damaged sparse matrix"),
     ("npz", "adj.npz", {"indices": [0.5] * 16}, "indices must be a 1-D array of integers"),
     ("npz", "adj.npz", {"data": ["a"] * 16}, "data must be a 1-D array of numbers"),
     ("npz", "adj.npz", {"data": [-1.0] * 16}, "weight"),
@@ -113,7 +113,7 @@ def test_a_layout_that_is_not_read(tmp_path: Path) -> None:
 
 def test_coo_indices_out_of_range(tmp_path: Path) -> None:
     resave(write_dgl(tmp_path, toy()), "reddit_graph.npz", row=np.full(16, 8))
-    with pytest.raises(FormatError, match="is not whole"):
+    with pytest.raises(FormatError, match="holds a damaged sparse matrix"):
         REDDIT_DGL.read(tmp_path)
 
 

@@ -310,7 +310,7 @@ def matrix(record: Any, path: Path) -> csr_array:
     """The numbers of a recorded CSR matrix; its other attributes are ignored."""
     state = record.state if isinstance(record, _Matrix) else None
     if not isinstance(state, dict) or not {"_shape", "data", "indices", "indptr"} <= state.keys():
-        raise FormatError(f"{path} must hold a CSR matrix, got an incomplete {_kind(record)}")
+        raise FormatError(f"{path} must hold a complete CSR matrix, got a {_kind(record)}")
     parts = {name: array(state[name], path) for name in ("data", "indices", "indptr")}
     return checked_sparse(path, "csr", np.asarray(state["_shape"]), parts)
 
