@@ -235,9 +235,9 @@ GRAPH = communities()
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: c.set_params(graph=None).fit([0, 1]), "X must be a Graph, or node ids where"),
-        (lambda c: c.fit(GRAPH, GRAPH.labels), "y must be None where X is a Graph"),
-        (lambda c: c.fit(GRAPH).score(GRAPH, GRAPH.labels), "y must be None where X is a Graph"),
+        (lambda c: c.set_params(graph=None).fit([0, 1]), "X must be a Graph, or node ids if"),
+        (lambda c: c.fit(GRAPH, GRAPH.labels), "y must be None if X is a Graph"),
+        (lambda c: c.fit(GRAPH).score(GRAPH, GRAPH.labels), "y must be None if X is a Graph"),
         (lambda c: c.fit([0, 60], None), "X must lie in 0..59 for a graph of 60 nodes, got 60"),
         (lambda c: c.fit(GRAPH).predict([0.5]), "X must be integers"),
         (lambda c: c.fit([1, 1, 2]), "must name each node once, but has node 1 twice"),

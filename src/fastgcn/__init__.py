@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from fastgcn.train.run import Run
 
-# Where each public name lives, in the order of the walk of the data.
+# The module of each public name, in the order in which data pass through them.
 _HOME = {
     "load": "fastgcn.data.load",
     "save": "fastgcn.data.store",
@@ -88,7 +88,7 @@ _HOME = {
     "FastGCNError": "fastgcn.errors",
 }
 
-__all__ = [  # noqa: RUF022  (in the order of the walk of the data)
+__all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "__version__",
     "load",
     "save",

@@ -33,13 +33,13 @@ Products = Literal["tf32", "float32"]
 # As in `fastgcn.graph.adjacency`, which loads numpy; the type checker compares the two.
 Normalization = Literal["symmetric", "row", "neighbors"]
 
-# These methods are names for settings of method "fastgcn", which `resolve` puts in their place.
+# These methods are names for settings of method "fastgcn"; `resolve` replaces them.
 VARIANTS: tuple[Method, ...] = ("fastgcn-uniform", "fastgcn-transductive", "authors-code")
 
-# `power` where none is given: that of the authors' program, and of LADIES as published.
+# `power` if none is given: that of the authors' program, and of LADIES as published.
 OWN_POWERS: dict[Distribution, float] = {"flat": 1.0, "ladies": 2.0}
 
-# Small entries of Â to a larger power underflow to zero, and would never be drawn.
+# With a larger power, small entries of Â underflow to zero and would never be drawn.
 LARGEST_POWER = 16
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
@@ -67,8 +67,8 @@ _machine = partial(setting, group="Machine")
 class TrainConfig:
     """Settings of a training run: those that are given, and a preset for all others.
 
-    `TrainConfig()` leaves every setting to the automatic choice, which `fit` makes when it sees
-    the graph; `TrainConfig(preset="paper")` leaves them to the paper. What is given always wins.
+    `TrainConfig()` leaves every setting to the automatic choice, which `fit` makes for the
+    graph; `TrainConfig(preset="paper")` uses the paper's. A given setting always takes precedence.
     A config is complete when every setting is given. Presets and finished runs have complete
     ones. In a config that is not complete, a setting that was not given reads as the default of
     its declaration, and `fit` chooses its value if the signature says `<automatic>`.
@@ -188,7 +188,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         values = {name: as_plain(getattr(self, name)) for name in SETTINGS}
         given = frozenset(k for k, value in values.items() if not isinstance(value, Setting))
-        if given >= SETTINGS.keys() - {"preset"}:  # complete: there is nothing left to a preset
+        if given >= SETTINGS.keys() - {"preset"}:  # complete: the preset decides nothing
             given, values["preset"] = frozenset(SETTINGS), "auto"
         object.__setattr__(self, "_given", given)
         for name, value in values.items():
@@ -246,14 +246,14 @@ class TrainConfig:
 
     @property
     def needs_own_rows(self) -> bool:
-        """True if a layer sees its nodes' own rows, so that `src` of a block must hold `dst`."""
+        """True if a layer reads its nodes' own rows, so that `src` of a block must hold `dst`."""
         above = self.layers > 1 and (self.skip or self.jumping != "none")
         first = self.method == "graphsage-mean" or (self.input_skip and not self.precompute)
         return above or first
 
     @property
     def sampled_layers(self) -> int:
-        """How many convolutions are sampled: all but the precomputed one."""
+        """The number of sampled convolutions: all but the precomputed one."""
         return self.layers - self.precompute
 
     @property
@@ -263,7 +263,7 @@ class TrainConfig:
             return ()
         if self.samples == "auto":
             raise InputError(
-                "samples = 'auto' has not been turned into numbers yet; do so with "
+                "samples = 'auto' has not been replaced by numbers yet; do it with "
                 "config.replace(samples=...)"
             )
         if isinstance(self.samples, int):
@@ -271,9 +271,9 @@ class TrainConfig:
         return self.samples
 
     def replace(self, **changes: Any) -> "TrainConfig":
-        """A copy with some settings changed; unknown names are refused.
+        """A copy with some settings changed; an unknown name is an error.
 
-        With another distribution, `power` goes back to that distribution's own unless it is
+        With another distribution, `power` becomes that distribution's default unless it is
         given too.
         """
         kept = self.to_dict()
@@ -282,9 +282,9 @@ class TrainConfig:
         return TrainConfig.from_dict(kept | changes)
 
     def complete(self) -> "TrainConfig":
-        """A copy in which settings that were not given count as given, at their declared defaults.
+        """A copy in which all other settings count as given, with their declared defaults.
 
-        Nothing is left to a preset then.
+        The preset then decides nothing.
 
         >>> TrainConfig(hidden=16).complete().is_complete
         True
@@ -296,15 +296,15 @@ class TrainConfig:
         return json.loads(json.dumps(self._given_values()))  # type: ignore[no-any-return]
 
     def _given_values(self) -> dict[str, Any]:
-        """What was given; a complete config has no use for its preset."""
+        """The given settings; without the preset if the config is complete."""
         names = self.given - {"preset"} if self.is_complete else self.given
         return {name: getattr(self, name) for name in SETTINGS if name in names}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrainConfig":
-        """From plain data; an unknown name is refused with the nearest right one.
+        """From plain data; the error for an unknown name suggests the nearest right one.
 
-        Names of earlier versions are understood: `replacement`, which `draws` has replaced, and
+        Names of earlier versions are accepted: `replacement`, which `draws` has replaced, and
         the preset `best`, which is called `auto` now.
         """
         values = dict(values)
@@ -326,7 +326,7 @@ class TrainConfig:
 
     @staticmethod
     def schema() -> dict[str, Any]:
-        """A JSON schema of the settings, such as editors use to check TOML and JSON files."""
+        """A JSON schema of the settings, with which editors check TOML and JSON files."""
         return schema(SETTINGS, "Settings of fastgcn train")
 
 
@@ -348,8 +348,8 @@ def _check_method(config: TrainConfig) -> None:
 def _check_jumping(config: TrainConfig) -> None:
     if config.jumping == "max" and len(set(config.hidden_sizes)) > 1:
         raise InputError(
-            "jumping = 'max' compares the hidden layers entry by entry, and so needs them of "
-            f"one width, got hidden = {list(config.hidden_sizes)}"
+            "jumping = 'max' compares the hidden layers entry by entry, so they must have one "
+            f"width, got hidden = {list(config.hidden_sizes)}"
         )
 
 
@@ -364,7 +364,7 @@ def _check_dropout(config: TrainConfig) -> None:
 def _check_history_of_rows(config: TrainConfig) -> None:
     if config.history and config.distribution == "optimal":
         raise InputError(
-            "distribution = 'optimal' is for hidden rows, and history = true samples only "
+            "distribution = 'optimal' is for hidden rows, but history = true samples only "
             "their changes; choose one of the two"
         )
 
@@ -385,7 +385,7 @@ def _check_samples(config: TrainConfig) -> None:
 def _check_power(config: TrainConfig) -> None:
     if config.power is None:
         return
-    # Settings of earlier versions have 1 with a distribution that has no power.
+    # Settings of earlier versions have power 1 for a distribution without a power.
     if config.power == OWN_POWERS.get(config.distribution, 1.0):
         object.__setattr__(config, "power", None)
     elif config.distribution not in OWN_POWERS:
@@ -404,7 +404,8 @@ def _check_weights(config: TrainConfig) -> None:
 
 
 def _check_graphsage(config: TrainConfig) -> None:
-    """GraphSAGE averages, and samples neighbours in every layer; so it precomputes nothing."""
+    """Check GraphSAGE's settings: it averages sampled neighbours in every layer, so it
+    precomputes nothing."""
     kind = "row" if config.method == "graphsage-gcn" else "neighbors"
     if config.neighbor_sampling and (config.precompute or config.normalization != kind):
         raise InputError(
@@ -419,7 +420,7 @@ def _check_fanouts(config: TrainConfig) -> None:
         )
 
 
-# Settings that have to fit each other. Each check is made once all of its settings are given.
+# Settings that must fit each other. Each check runs once all of its settings are given.
 _RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = (
     (tuple(SETTINGS), _check_method),
     (("jumping", "hidden"), _check_jumping),

@@ -18,7 +18,7 @@ from fastgcn.infer.predict import embed, evaluate, predict
 from fastgcn.train.loop import fit
 from fastgcn.train.run import Run
 
-_NO_Y = "y must be None where X is a Graph, which has its own labels"
+_NO_Y = "y must be None if X is a Graph, which has its own labels"
 
 
 class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -31,11 +31,11 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
       `cross_val_score` and `GridSearchCV` need: X is the array of node ids. The validation
       part of the graph's split, less those nodes, chooses the weights kept.
 
-    `predict`, `predict_proba` and `transform` take node ids of the graph that was fitted, or a
-    `Graph`, all of whose nodes are meant.
+    `predict`, `predict_proba` and `transform` take node ids of the fitted graph, or a `Graph`,
+    which means all of its nodes.
 
-    The other parameters are the settings of `fastgcn.TrainConfig`. One that is None is not given:
-    it is chosen for the graph, or by `preset`, as `fastgcn.fit` and `fastgcn train` do.
+    The other parameters are the settings of `fastgcn.TrainConfig`. None means not given: the
+    value is chosen for the graph, or by `preset`, as in `fastgcn.fit` and `fastgcn train`.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
     graph_ : Graph
         The graph that was fitted.
     classes_ : array of shape (C,)
-        What `predict` answers with, in the order of `predict_proba`'s columns: ascending as
-        everywhere in scikit-learn, but the graph's order for multi-label data.
+        The classes that `predict` returns, in the order of `predict_proba`'s columns: ascending
+        as everywhere in scikit-learn, but in the graph's order for multi-label data.
     n_features_in_ : int
         F, the number of features of a node.
 
@@ -74,8 +74,8 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
     def fit(self, X: Any, y: Any = None) -> "FastGCNClassifier":
         """Train on the training part of a graph X, or on the nodes X of the graph `self.graph`.
 
-        `y` labels the nodes X, by class name or class id, and `predict` then answers in the
-        terms of `y`. Where it differs from the graph's own labels there is no validation, and
+        `y` labels the nodes X, by class name or class id, and `predict` then returns labels of
+        the same kind. If `y` differs from the graph's own labels, there is no validation, and
         the last weights are kept.
         """
         graph = self._training_graph(X, y)
@@ -86,7 +86,7 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         self.n_features_in_ = graph.n_features
         by_id = graph.class_names is None or (y is not None and np.asarray(y).dtype.kind in "iub")
         names: AnyArray = np.arange(graph.n_classes) if by_id else np.array(graph.class_names)
-        # scikit-learn's scorers count on classes in ascending order.
+        # scikit-learn's scorers rely on ascending classes.
         self._columns = np.arange(len(names)) if graph.multilabel else np.argsort(names)
         self.classes_ = names[self._columns]
         return self
@@ -110,7 +110,7 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         return embed(self.run_, graph, nodes)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The share of nodes whose class (or whose whole label set) is predicted rightly.
+        """The share of nodes whose class (or whose whole label set) is predicted correctly.
 
         A graph X is scored on the test part of its split. Without `y` the graph's labels are
         the truth, and nodes without one do not count.
@@ -130,7 +130,7 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
             return X
         if self.graph is None:
             raise InputError(
-                "X must be a Graph, or node ids where the classifier was given one: "
+                "X must be a Graph, or node ids if the classifier has a graph: "
                 "FastGCNClassifier(graph=...)"
             )
         graph, nodes = self.graph, _nodes(self.graph, X)

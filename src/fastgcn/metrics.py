@@ -53,7 +53,7 @@ class Tally:
     Attributes:
         nodes: how many were scored; `right` of them have all their labels right.
         loss: the sum of -log p over `decisions` decisions, p the probability of the truth.
-        hits, guessed, true: (C,) nodes of each class: predicted rightly, predicted, and true.
+        hits, guessed, true: (C,) nodes of each class: predicted correctly, predicted, and true.
     """
 
     nodes: int

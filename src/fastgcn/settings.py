@@ -1,4 +1,4 @@
-"""What a setting is: a type, a default, bounds and one sentence of help, declared once.
+"""`Setting`: a type, a default, bounds and one sentence of help, declared once.
 
 A dataclass declares its fields with `setting(...)`. The checks, the command's flags, the keys of a
 TOML file, the JSON schema and the table in the docs are all made from that declaration.
@@ -31,11 +31,11 @@ class Setting:
     """One setting. As the default of a dataclass field it marks a value that was not given.
 
     Attributes:
-        default: its value where nothing else is chosen.
+        default: its value if nothing else is chosen.
         help: one sentence, which also names the choices.
         group: the heading under which flags and docs list it.
-        automatic: True if a run without this setting gets what is chosen for the graph, and not
-            `default`.
+        automatic: True if a run without this setting gets a value chosen for the graph instead
+            of `default`.
         bounds: of the number, or of each number of a list: at_least, above, at_most, below.
         check_text: raises `InputError` for a text that is not allowed.
         own_flag: the flag of the command, if it is not the name with hyphens.
@@ -90,7 +90,7 @@ class Setting:
 
     @property
     def default_text(self) -> str:
-        """The default as people write it; `automatic` where the automatic choice decides."""
+        """The default as text; `automatic` if it is chosen for the graph."""
         if self.automatic:
             return "automatic"
         text = json.dumps(self.default)
@@ -130,7 +130,7 @@ class Setting:
             raise InputError(f"{self.name} must be {' and '.join(texts)}, got {number}")
 
     def expected(self, a_list: str = "a list of them") -> str:
-        """What a value can be, in words."""
+        """The allowed values in words."""
         if self.words and self.number is None:
             return f"one of {', '.join(self.words)}"
         if self.kind is not None:
@@ -179,7 +179,7 @@ def setting(
 
 
 def schema(settings: Mapping[str, Setting], title: str) -> dict[str, Any]:
-    """A JSON schema of these settings, such as editors use to check TOML and JSON files."""
+    """A JSON schema of these settings, with which editors check TOML and JSON files."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
@@ -217,7 +217,7 @@ def as_plain(value: Any) -> Any:
     """Lists as tuples, and numpy's numbers, which parameter searches draw, as Python's."""
     if isinstance(value, list | tuple):
         return tuple(map(as_plain, value))
-    # Without numpy, which takes longer to load than all of `fastgcn --help`.
+    # Does not import numpy, which takes longer to load than all of `fastgcn --help`.
     return value.item() if type(value).__module__ == "numpy" and not value.ndim else value
 
 

@@ -202,7 +202,7 @@ def test_label_sets_may_be_empty() -> None:
     run = fastgcn.fit(graph, quick())
     bare = communities(multilabel=True, labels=np.zeros((60, 3), bool))
     text = section(run_report(run, bare), "classes")
-    assert "None of these nodes carries a label" in text
+    assert "None of these nodes has a label" in text
 
 
 def test_a_graph_without_labels_is_refused() -> None:

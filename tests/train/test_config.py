@@ -123,7 +123,7 @@ def test_every_field_has_a_bad_value_in_the_list_above() -> None:
     [
         (
             {"jumping": "max", "hidden": (8, 4)},
-            "needs them of one width, got hidden = [8, 4]",
+            "must have one width, got hidden = [8, 4]",
         ),
         (
             {"method": "gcn", "history": True},
@@ -190,7 +190,7 @@ def test_a_power_belongs_to_its_distribution() -> None:
 
 def test_automatic_samples_have_to_be_settled() -> None:
     config = TrainConfig(samples="auto", hidden=(8, 8))
-    with pytest.raises(InputError, match="samples = 'auto' has not been turned into numbers yet"):
+    with pytest.raises(InputError, match="samples = 'auto' has not been replaced by numbers yet"):
         _ = config.layer_samples
     assert config.replace(samples=(5, 7)).layer_samples == (5, 7)
     assert config.replace(method="gcn").layer_samples == ()

@@ -14,14 +14,14 @@ from fastgcn.machine import thread_count
 from fastgcn.model import build_model
 
 _BATCHES = 8
-# The most training nodes from which features are standardised here: on a large graph, reading
-# every row would take longer than all the rest.
+# The most training nodes whose features are read to standardise features here: on a large graph,
+# reading every row would take longer than all the rest.
 _MEASURED_NODES = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Sample sizes of the sampled layers, from the input up, and the relative errors they bring.
+    """Sample sizes of the sampled layers, from the input up, and their relative errors.
 
     `margins` are the half-widths of the errors' 95 % confidence intervals; None: not known.
     """
@@ -31,7 +31,7 @@ class Choice:
     margins: tuple[float | None, ...]
 
     def sentence(self, target: float) -> str:
-        """The sizes and errors in words, beside the target.
+        """The sizes, errors and target in words.
 
         >>> Choice((730,), (0.0998,), (0.004,)).sentence(0.1)
         'samples = auto: 730 vertices, for a relative error of 10.0 ± 0.4 % (10 % asked for)'
@@ -86,7 +86,7 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
 
 
 def _data(graph: Graph, config: TrainConfig) -> TrainingData:
-    """The training graph and its features, without ÂX, of which only a few rows are needed."""
+    """The training graph and its features; without ÂX, because only a few rows are needed."""
     plain = config.replace(precompute=False, samples=1, feature_scaling="none")
     data = prepare(graph, plain, None)
     statistics = None

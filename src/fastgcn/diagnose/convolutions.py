@@ -64,7 +64,7 @@ class ExactNetwork:
     def sampler(
         self, member: TrainConfig, layers: Sequence[int], samples: Sequence[int], *, own_rows: bool
     ) -> LayerSampler:
-        """A sampler as `member` says, for these sampled layers."""
+        """The sampler of `member`, for these sampled layers."""
         sampler = layer_sampler(member, self.data.adjacency, samples, own_rows=own_rows)
         if member.distribution == "optimal":
             sampler.set_row_norms([self.row_norms(layer) for layer in layers])

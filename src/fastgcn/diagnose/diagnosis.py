@@ -1,6 +1,6 @@
-"""`diagnose`: measures the members of the estimator family and names the best for a target error.
+"""`diagnose`: measures all samplers of the family and names the best for a target error.
 
-A member is a `TrainConfig`; members differ in the settings that `choices` lists.
+A member of the family is a `TrainConfig`; members differ in the settings that `choices` lists.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _CHOICES = ("distribution", "power", "draws", "self_term", "neighbors_only", "co
 _SLACK = 1.02
 # Sample sizes of the curves, as multiples of the one at which members are compared.
 _MULTIPLES = (0.25, 0.5, 1, 2, 4, 8, 16)
-# The sample size where the settings say "auto": the paper's.
+# The sample size if the settings say "auto": the paper's.
 _USUAL_SAMPLES = 400
 
 
@@ -82,7 +82,7 @@ def name_of(member: TrainConfig) -> str:
 class Measurement:
     """One member in one sampled layer (`layer` counts the network's layers from 1) at one t.
 
-    `closed` is the relative error in closed form, None if there is none; `drawn` the error seen.
+    `closed` is the relative error in closed form, None if there is none; `drawn` is measured.
     """
 
     member: TrainConfig
@@ -94,7 +94,7 @@ class Measurement:
 
     @property
     def error(self) -> Estimate:
-        """The closed form if there is one, or else the error seen."""
+        """The closed form if there is one, or else the measured error."""
         return self.closed or self.drawn
 
 
@@ -113,7 +113,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A member with the sample sizes for a target, one a sampled layer; at most all nodes."""
+    """A member with the sample sizes for a target, one per sampled layer; at most all nodes."""
 
     member: TrainConfig
     samples: tuple[int, ...]
@@ -134,7 +134,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to use for a relative error `target` in each sampled layer.
+    """The recommendation for a relative error `target` in each sampled layer.
 
     `offer` is the fastest of those that reach the target, None if none does. `seconds` is the
     time of a step with it, `full_seconds` that of a step with whole neighbourhoods.
@@ -172,7 +172,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was measured, and what to use.
+    """All measurements, and the recommendations.
 
     Attributes:
         dataset: the graph's name.
@@ -186,7 +186,7 @@ class Diagnosis:
         members: all members at that t.
         curves, costs: the settings' own member, and the best of each distribution, against t.
         full_seconds: a step with whole neighbourhoods; None if these are too large.
-        advice: for each target error, what to use.
+        advice: a recommendation for each target error.
     """
 
     dataset: str
@@ -212,7 +212,7 @@ def diagnose(
     model: GCN | None = None,
     targets: Sequence[float] = (0.1, 0.05),
 ) -> Diagnosis:
-    """Measure the error of sampling on the training graph of `graph`, as training sees it.
+    """Measure the error of sampling on the graph that training on `graph` would use.
 
     The network is `model`, or one with the settings' sizes and random weights. An error is
     √(E Σ_v |y(v) − e(v)|² / Σ_v |e(v)|²) over batch rows v: 0.1 is 10 %. There is one piece of
@@ -283,9 +283,9 @@ def _checked_targets(targets: Sequence[float]) -> list[float]:
 
 
 def _offers(members: Sequence[list[Gauge]], target: float) -> list[Offer]:
-    """What each member needs for a target; only members whose closed form is quick to solve.
+    """The sizes of each member for a target; only members whose closed form is quick to solve.
 
-    Below the top layer this is for the rows that the settings' own member drew.
+    Below the top layer, they hold for the rows that the settings' own member drew.
     """
     return [
         Offer.of(gauges[0].member, [gauge.samples_for(target) for gauge in gauges])
@@ -295,7 +295,8 @@ def _offers(members: Sequence[list[Gauge]], target: float) -> list[Offer]:
 
 
 def _best_of_each(offers: Sequence[Offer], target: float) -> list[Offer]:
-    """Of each distribution the offer with the fewest vertices, preferring those that reach it."""
+    """For each distribution, the offer with the fewest vertices among those that reach the target
+    or, if none does, among all."""
     best: dict[str, Offer] = {}
     for offer in sorted(offers, key=lambda o: (not o.reaches(target), o.cost, max(o.errors))):
         best.setdefault(offer.member.distribution, offer)

@@ -1,4 +1,4 @@
-"""The relative error of a sampled layer, in closed form and as drawn, and the t it needs."""
+"""The relative error of a sampled layer, in closed form and measured, and the t for a target."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ def _quantile(freedom: int) -> float:
     return float(stdtrit(max(freedom, 1), 0.975))
 
 
-# After so many guesses by error² ∝ 1/t, the range is halved instead.
+# After this many guesses by error² ∝ 1/t, the range is halved instead.
 _GUESSES = 4
 
 
@@ -97,7 +97,7 @@ def least_samples(
     start: int = 64,
     tolerance: float = 0.01,
 ) -> tuple[int, Estimate]:
-    """The least t up to `largest` with error(t) <= target, about, and the error there.
+    """Approximately the least t up to `largest` with error(t) <= target, and its error.
 
     If even `largest` is not enough, returns `largest` and its error. The search begins at `start`
     and guesses by error² ∝ 1/t, which is exact for independent draws. It ends when the error is
@@ -133,7 +133,7 @@ def least_samples(
 
 # Draws of each batch from which an error is estimated.
 REPEATS = 8
-# A search, which tries several sizes, takes half as many draws, and at most so many vertices.
+# A search tries several sizes, with half as many draws each and at most this many vertices.
 _ENOUGH_DRAWN = 1 << 15
 # The tolerance of a search by draws.
 _LOOSE = 0.05
@@ -141,7 +141,7 @@ _LOOSE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class DrawnError:
-    """The error seen in draws, and the share of rows that met no sampled vertex."""
+    """The measured error, and the share of rows with no edge to any sampled vertex."""
 
     error: Estimate
     empty_rows: float
@@ -167,15 +167,15 @@ class SamplerCache:
         *,
         own_rows: bool = False,
     ) -> LayerSampler:
-        """A sampler as `member` says; `samples` has one size for each of these sampled layers."""
+        """The sampler of `member`; `samples` has one size for each of these sampled layers."""
         shared = self.with_q(member, layers, own_rows=own_rows)
         return shared.drawing(samples, member.draws, correct_weights=member.correct_weights)
 
     def with_q(
         self, member: TrainConfig, layers: Sequence[int], *, own_rows: bool = False
     ) -> LayerSampler:
-        """A sampler that knows the member's q in these layers, whatever its draws."""
-        # Only `optimal` has another q in each layer.
+        """A sampler with the member's q in these layers; its draws may differ."""
+        # Only `optimal` has a different q in each layer.
         of_layers = tuple(layers) if member.distribution == "optimal" else len(layers)
         q = member.distribution, member.power, member.self_term, member.neighbors_only
         key = (*q, of_layers, own_rows)
@@ -210,7 +210,7 @@ class Gauge:
 
     @property
     def has_closed_form(self) -> bool:
-        """False for successive draws, systematic ones (it takes too long) and biased weights."""
+        """False for successive draws, systematic draws (too slow) and biased weights."""
         known = self.member.draws in ("independent", "poisson", "stratified")
         along = self.member.draws != "stratified" or not self.member.neighbors_only
         return known and along and self.member.correct_weights
@@ -246,7 +246,7 @@ class Gauge:
         return np.array(squares)[:, None]
 
     def drawn(self, t: int, *, repeats: int = REPEATS, seed: int = 0) -> DrawnError:
-        """The relative error seen in `repeats` draws for each batch."""
+        """The relative error measured in `repeats` draws for each batch."""
         sampler = self.samplers.get(self.member, [self.layer], [t])
         rng = torch.Generator().manual_seed(seed)
         squares = np.zeros((len(self.convolutions), repeats))
@@ -264,7 +264,7 @@ class Gauge:
         n = self.network.data.adjacency.n
         if self.quick:
             return least_samples(self._closed_form, target, n)
-        # While t is small against n, other draws have about the error of independent ones.
+        # If t is much smaller than n, other draws have about the error of independent ones.
         sibling = self.member.replace(draws="independent", correct_weights=True)
         alike = Gauge(sibling, self.samplers, self.layer, self.convolutions)
         start, _ = least_samples(alike._closed_form, target, n)
@@ -306,7 +306,7 @@ class Gauge:
     def _expected_of_strata(
         self, convolution: Convolution, matrix: csr_array, q: FloatArray, t: int
     ) -> float:
-        """`stratified_variance` over `columns`; one idle vertex stands for all the others."""
+        """`stratified_variance` over `columns`; one unused vertex represents all the others."""
         k, m = matrix.shape
         size = max(k, m + 1)
         indptr = np.append(matrix.indptr, np.full(size - k, matrix.nnz))
@@ -318,7 +318,7 @@ class Gauge:
             places, lengths = self._along_entries(convolution)
         else:
             places, lengths = _along_vertices(convolution.columns, q)
-        # By rounding, the running sums must not exceed one before the last of them.
+        # Rounding must not make the running sums exceed one before the last of them.
         along = places, lengths * ((1 - 1e-12) / lengths.sum())
         return stratified_variance(square, x, local, t, np.arange(k), along=along)
 
@@ -357,7 +357,7 @@ def samples_from_top(
     """The t of each sampled layer, from the input up, for a relative error, and the error there.
 
     `top` holds the convolutions of some batches in the top layer. The rows of a lower layer are
-    those that the member draws above with the t found there; other rows would have other errors.
+    those that the member draws above with that layer's t; other rows would have other errors.
     """
     network, convolutions = samplers.network, top
     found: list[tuple[int, Estimate]] = []

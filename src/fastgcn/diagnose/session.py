@@ -28,12 +28,12 @@ from fastgcn.sampling.neighborhood import FullSampler
 
 # Batches whose layers are measured.
 _BATCHES = 8
-# Gradients: batches, and draws of each; half as many of both for large neighbourhoods, or the
-# gradients would take minutes; none for the largest. Sizes are numbers in the widest rows.
+# Gradients: batches, and draws of each. Large neighbourhoods get half as many of both, because
+# gradients would take minutes; the largest get none. Sizes are numbers in the widest rows.
 _GRADIENT_BATCHES, _GRADIENT_DRAWS = 4, 4
 _LARGE, _LARGEST = 1 << 22, 1 << 28
-# Times: steps measured after the first, which is left out; fewer if they take longer than this
-# together. Quick steps are many, because a disturbance takes longer than one of them.
+# Times: steps measured after the first, which is left out; fewer if together they take longer
+# than this. Quick steps need many, because a disturbance takes longer than one of them.
 _STEPS, _SECONDS, _FEWEST = 31, 0.2, 2
 
 
@@ -74,12 +74,12 @@ class Session:
         ]
 
     def needs(self, member: TrainConfig, target: float) -> list[tuple[int, Estimate]]:
-        """The t of each sampled layer, from the input up, for a relative error; the errors."""
+        """The t of each sampled layer, from the input up, for a relative error, and the errors."""
         rng = np.random.default_rng(self.config.seed)
         return samples_from_top(member, self._samplers, self.convolutions[-1], target, rng)
 
     def seconds(self, member: TrainConfig, samples: Sequence[int]) -> float:
-        """The time of a step with these sample sizes, one a layer."""
+        """The time of a step with these sample sizes, one per layer."""
         return self._timer.seconds(self._sampler(member, samples))
 
     def gradient_error(self, member: TrainConfig, samples: Sequence[int]) -> Estimate | None:
@@ -120,7 +120,7 @@ def _check_fit(model: GCN, graph: Graph) -> None:
 
 
 class GradientGauge:
-    """The error of sampled gradients: the same batch, whole neighbourhoods against many draws.
+    """The error of sampled gradients: many draws against whole neighbourhoods, on equal batches.
 
     Dropout is off. Exact gradients are computed once.
     """
@@ -140,7 +140,7 @@ class GradientGauge:
         return flat_gradient(model, self.loss, blocks, x, data.labels[batch])
 
     def error(self, sampler: LayerSampler, *, seed: int = 0) -> Estimate:
-        """√(E‖sampled − exact‖² / ‖exact‖²): the batch is fixed, so that only draws make noise."""
+        """√(E‖sampled − exact‖² / ‖exact‖²); batches are fixed, so only draws are random."""
         rng = torch.Generator().manual_seed(seed)
         squares = [
             [

@@ -38,10 +38,10 @@ def predict_new(
     """(k, C) float32: class probabilities of k new nodes, by the full network.
 
     `features` (k, F) describes the new nodes; `source` and `target` are the ends of their
-    edges, each with a new node at one end at least. With `node_ids` (k own ids), ends are own
-    ids of new or old nodes; without, old nodes are 0..n-1 and new ones n..n+k-1.
+    edges, of which at least one is a new node. With `node_ids` (k own ids), ends are own ids of
+    new or old nodes; without, old nodes are 0..n-1 and new ones n..n+k-1.
 
-    Equal, to rounding, to predicting these nodes on the whole enlarged graph.
+    The result equals, up to rounding, a prediction on the whole enlarged graph.
     """
     model = model_of(run_or_model)
     k = checks.row_count(features)
@@ -87,7 +87,7 @@ def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) ->
     ends = places[: len(source)], places[len(source) :]
     gained, _ = csr_from_edges(*ends, values, max(len(touched), 1), directed=bool(graph.directed))
     if not len(touched):
-        touched = np.array([n], dtype=np.int64)  # a lone new node still has its row
+        touched = np.array([n], dtype=np.int64)  # a new node without edges still has its row
     columns = touched[gained.indices]
     csr = type(gained)(gained.indptr, columns, gained.weights)
     return NewNodes(k, touched.astype(np.int64), csr)

@@ -55,12 +55,12 @@ def predict(
 ) -> FloatArray:
     """(len(nodes), C) float32: the probability of each class (or label) for each node.
 
-    The exact network by default (§3.2), computing only what `nodes` need; with `samples`, each
-    convolution is estimated from so many vertices, as in training. `nodes` None means all.
-    `memory`, such as "4GB", is what the process may take beside the result; what the exact
-    network needs beyond that is on disk.
+    By default the exact network (§3.2), computed only as far as `nodes` need; with `samples`,
+    each convolution is estimated from that many vertices, as in training. `nodes` None means
+    all. `memory`, such as "4GB", is the process's limit beside the result; what the exact network
+    needs beyond that is on disk.
 
-    Several processes predict together if each is given its `Shard` of the graph: `nodes` and the
+    Several processes predict together if each passes its `Shard` of the graph: `nodes` and the
     result are then those of the shard, numbered from 0, and every process must make the call.
     """
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
@@ -123,7 +123,7 @@ def embed_parts(
 
 
 def _depth(model: GCN, layer: int) -> int:
-    """How many layers give H^(layer)."""
+    """The number of layers to compute for H^(layer)."""
     depth = len(model.layers)
     if not -depth <= layer <= depth:
         raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
@@ -135,7 +135,7 @@ def evaluate(
 ) -> Metrics:
     """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count.
 
-    Processes that are each given their `Shard` all get the scores on the nodes of all of them.
+    If each process passes its `Shard`, all of them get the scores on the nodes of all.
     """
 
     def labelled_nodes() -> IntArray:
@@ -155,17 +155,17 @@ def evaluate(
 
 
 def graph_of(graph: "Graph | Shard") -> Graph:
-    """The whole graph, which of a shard may be only an outline."""
+    """The whole graph; for a shard, it may be only an outline."""
     return graph if isinstance(graph, Graph) else graph.graph
 
 
 def with_own_ids(
     graph: "Graph | Shard", parts: Iterable[tuple[IntArray, FloatArray]], *, ids: bool = True
 ) -> Iterator[tuple[list[Any], FloatArray]]:
-    """Parts of a result with the user's own ids in place of node numbers; no ids without `ids`.
+    """Parts of a result with the user's own ids instead of node numbers; no ids without `ids`.
 
-    Of several processes, the first gets the rows of all, in the order of the graph, and the
-    others get none; all must run the iterator to its end.
+    If there are several processes, the first gets the rows of all, in the order of the graph, and
+    the others get none; all must run the iterator to its end.
     """
     if isinstance(graph, Graph):
         return ((own_ids(graph, some) if ids else [], rows) for some, rows in parts)
@@ -175,7 +175,7 @@ def with_own_ids(
 
 
 def _on_all(graph: "Graph | Shard", what: str, do: Callable[[], T]) -> T:
-    """`do()`; if several processes do it and one fails, all fail and one of them says why."""
+    """Call `do()`; if it fails in one of several processes, all fail and one says why."""
     return do() if isinstance(graph, Graph) else graph.group.on_all(what, do)
 
 
@@ -187,7 +187,7 @@ def count_nodes(graph: "Graph | Shard", nodes: IntArray) -> int:
 
 
 def _need_some(graph: "Graph | Shard", nodes: IntArray, message: str) -> None:
-    """Refuse with `message` if no process has any node."""
+    """Raise an error with `message` if no process has any node."""
     total = count_nodes(graph, nodes)
 
     def check() -> None:
@@ -210,7 +210,7 @@ def _checked_nodes(
     memory: str,
     samples: int | Sequence[int] | None = None,
 ) -> IntArray:
-    """The nodes as an array, if the network fits the graph."""
+    """The nodes as an array; raises if the network does not fit the graph."""
 
     def checked() -> IntArray:
         if not isinstance(graph, Graph) and (samples is not None or memory != "auto"):
@@ -225,7 +225,7 @@ def _checked_nodes(
     return ids
 
 
-# If fewer than one node in so many is asked for, the GPU does not compute all of them.
+# If fewer than one node in this many is requested, the GPU does not compute all nodes.
 _FEW = 16
 
 
@@ -243,7 +243,7 @@ def _all_on_device(model: GCN, graph: Graph, nodes: IntArray) -> bool:
 def _exact_rows(
     model: GCN, graph: "Graph | Shard", nodes: IntArray, layers: int, memory: str
 ) -> Tensor:
-    """H^(layers) of `nodes` by the exact network; in a file where memory has no room for it."""
+    """H^(layers) of `nodes` by the exact network; in a file if it does not fit in memory."""
     if not isinstance(graph, Graph):
         from fastgcn.backends.ranks.forward import shard_rows
 
@@ -259,7 +259,7 @@ def _exact_rows(
     left = Budget.of(memory).room()
     needed = needed_nodes(source, np.unique(nodes), layers)
     mixed = None
-    # What the first layer mixes, XW or X, is as wide as the narrower of the two.
+    # The first layer mixes XW or X, whichever is narrower.
     if layers > 0 and 4 * len(needed[0]) * min(model.sizes[:2]) > left // ROW_ARRAYS:
         if 4 * len(needed[1]) * features.width > left:
             needed = with_all_of_most(needed, source.n)
@@ -291,7 +291,7 @@ def _parts(ids: IntArray, rows: Tensor) -> Iterator[tuple[IntArray, Tensor]]:
 
 
 def _part(graph: "Graph | Shard", name: str) -> IntArray:
-    """Nodes of a part of the split, of this process's shard if there are several."""
+    """Nodes of a part of the split; if there are several processes, those of this shard."""
     whole, parts = graph_of(graph), dict(graph.split.items())
     if name not in parts:
         raise InputError(
@@ -303,7 +303,7 @@ def _part(graph: "Graph | Shard", name: str) -> IntArray:
 
 
 def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
-    """The graph's labels are those that the network was trained on."""
+    """Check that the graph's labels are those that the network was trained on."""
     model = model_of(run_or_model)
     kinds = {False: "one class a node", True: "several labels a node"}
     if graph.multilabel != model.multilabel:
@@ -312,7 +312,7 @@ def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
             f"{graph.name} has {kinds[graph.multilabel]}"
         )
     known = model.sizes[-1]
-    # Class ids may leave out the last classes; a column a label cannot.
+    # The last classes may have no node; label columns must all be there.
     if graph.n_classes > known or (graph.multilabel and graph.n_classes < known):
         raise InputError(f"the model knows {known} classes, {graph.name} has {graph.n_classes}")
     names = None if isinstance(run_or_model, GCN) else run_or_model.class_names
@@ -367,7 +367,7 @@ def _node_set(graph: "Graph | Shard", nodes: Any) -> IntArray:
 
 
 def check_features(run_or_model: "Run | GCN", graph: Graph) -> None:
-    """The graph's features are those the network was trained on, and in their order.
+    """Check that the graph's features are those the network was trained on, in the same order.
 
     If columns had changed places, the probabilities would be wrong without any sign of it.
     """

@@ -1,4 +1,4 @@
-"""Predictions and embeddings as files: Parquet, CSV or npy, complete or not there at all."""
+"""Predictions and embeddings as files: Parquet, CSV or npy; no incomplete file is left."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def prediction_columns(ids: list[Any], probabilities: FloatArray, run: "Run") -> dict[str, Any]:
     """id, prediction, then the probability of each class by its name.
 
-    With several labels a node, `prediction` holds those above one half, joined by `|`.
+    For multi-label data, `prediction` holds the labels above one half, joined by `|`.
     """
     count = probabilities.shape[1]
     names = list(run.class_names) if run.class_names is not None else [str(c) for c in range(count)]

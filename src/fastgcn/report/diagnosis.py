@@ -46,14 +46,14 @@ SIZES_NOTE = (
 
 
 def how(found: Diagnosis) -> str:
-    """From what the figures were computed, and how certain they are."""
+    """Says what the figures were computed from, and how certain they are."""
     if found.complete:
         one_layer = len({m.layer for m in found.members}) == 1
         batches = "one batch" if found.batches == 1 else f"{found.batches} batches"
         said = (
             f"Over all {found.training_nodes:,} training nodes, in {batches}: closed forms "
-            f"{'' if one_layer else 'of the top layer '}are exact, ± is the 95 % interval of what "
-            "was drawn."
+            f"{'' if one_layer else 'of the top layer '}are exact, ± is the 95 % interval of "
+            "measured errors."
         )
     else:
         said = (
@@ -131,7 +131,7 @@ def diagnosis_page(found: Diagnosis) -> str:
         Section(
             "sizes",
             "Against the sample size",
-            "How fast do errors fall as more is drawn, and what does it cost?",
+            "How fast do errors fall with more draws, and what do these cost?",
             [*_figures(found), SIZES_NOTE, *size_tables(found)],
         ),
         Section(

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of sections, tables and pictures; it loads nothing."""
+"""One self-contained HTML page of sections, tables and pictures; it loads no other files."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ Content = Table | Figure | Code | str  # text is a paragraph
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page and the question that it answers; `id` is what links point at."""
+    """A part of the page and the question that it answers; links point to `id`."""
 
     id: str
     title: str
@@ -84,7 +84,7 @@ def _check(table: Table) -> None:
 
 
 def _alignments(table: Table) -> list[str]:
-    """The style of each column: numbers stand to the right, the names of rows and texts do not."""
+    """The style of each column: numbers are right-aligned, names of rows and texts are not."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.head)
     return ["text" if i == 0 or _has_words(cells) else "number" for i, cells in enumerate(columns)]
 
@@ -113,7 +113,7 @@ def markdown(table: Table) -> str:
 
 
 def plain_number(value: float) -> str:
-    """A number rounded to four digits, as people write it.
+    """A number rounded to four digits, as text.
 
     >>> plain_number(1234567.0), plain_number(0.12345), plain_number(12)
     ('1,235,000', '0.1235', '12')

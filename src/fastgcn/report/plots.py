@@ -1,8 +1,8 @@
 """Four pictures as SVG, described in Vega-Lite and drawn by vl-convert.
 
-Each function returns one `<svg>` that can be put into a page or stand alone as a file. It loads
-nothing, its text is text, and it follows the reader's light or dark theme. `docs/adr/0006` says
-why Vega-Lite draws them.
+Each function returns one `<svg>` that can be put into a page or saved as a file. It loads no
+other files, its text is real text, and it follows the reader's light or dark theme. `docs/adr/0006`
+says why Vega-Lite draws them.
 """
 
 import html
@@ -26,10 +26,10 @@ Spec = dict[str, Any]
 # 12 pixels high there and 17 on a desktop.
 _WIDTH = 420
 _HEIGHT = 230
-# The average width of a character: a little too much rather than too little.
+# The average width of a character, rounded up.
 _CHARACTER = 7.8
 
-# A colour on white paper and its stand-in on a dark screen. The first eight tell series apart:
+# A colour on white paper and its counterpart on a dark screen. The first eight are for series:
 # they are Okabe and Ito's, which colour-blind readers can distinguish, with enough contrast.
 _SERIES = ("#0072b2", "#d55e00", "#00835f", "#aa4499", "#8a6d00", "#3d8fc7", "#882255", "#4d5560")
 _PAPER, _INK, _SOFT, _GRID, _HEAT = "#ffffff", "#1b1f24", "#59636e", "#dfe3e8", "#004c80"
@@ -67,12 +67,12 @@ _LOG_LABEL = (
     "datum.value >= 1e5 || datum.value < 1e-3 ? replace(format(datum.value, '~e'), '+', '')"
     " : format(datum.value, ',~g')"
 )
-# What Vega writes and nothing here reads or shows.
+# Attributes and elements that Vega writes and that have no effect here.
 _UNUSED = re.compile(
     r' (?:aria-\w+|role|pointer-events|font-family|class)="[^"]*"| opacity="1"'
     r'|<path[^>]* d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>'
 )
-# Characters that XML forbids; vl-convert would end the whole process at one.
+# Characters that XML forbids; any of them would make vl-convert kill the whole process.
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # A series with more points than this is drawn as a curve: markers would run together, and the
 # spread becomes a band.
@@ -130,7 +130,7 @@ def lines(
     y_scale = _scale([y for s in series for y in _heights(s, y_log)], log=y_log, name="y")
     if y_range is not None:
         y_scale |= {"domain": list(y_range), "clamp": True}
-    # The label of the y axis lies above the axis, where it can be read without turning the head.
+    # The label of the y axis stands above the axis, horizontally.
     above = {"titleAngle": 0, "titleAlign": "left", "titleAnchor": "end", "titleBaseline": "bottom",
              "titleX": -4, "titleY": -8}  # fmt: skip
     x = {"type": "quantitative", "scale": x_scale, "axis": _axis(x_label, x_scale)}
@@ -153,7 +153,7 @@ def bars(
     y_log: bool = False,
     unit: str = "",
 ) -> str:
-    """Horizontal bars: one a series for every name in `groups`; None is an unknown value.
+    """Horizontal bars: one per series for every name in `groups`; None is an unknown value.
 
     >>> svg = bars(["cora"], [("GCN", [0.81]), ("FastGCN", [None])], title="F1",
     ...            description="One of two.", y_label="micro-F1")
@@ -223,7 +223,7 @@ def heatmap(
             f"a heat map of {len(row_names)} rows and {len(column_names)} columns needs a matrix "
             f"of that shape, got {cells.shape}"
         )
-    # The power makes rare cells visible, which are what one looks for.
+    # The power makes small values visible, which are the interesting ones.
     shades = (cells / (cells.max() or 1)) ** 0.6
     values = [
         {"r": int(r), "c": int(c), "shade": round(float(shades[r, c]), 2),
@@ -256,8 +256,8 @@ def scatter(
 ) -> str:
     """A map of points (n, 2), coloured by `category` (n,), whose names are in the legend.
 
-    The most frequent categories have a colour and shape of their own, the others share one. Both
-    axes have the same unit of length and no numbers; points far out are drawn at the edge.
+    The most frequent categories each have a colour and shape, the others share one. Both axes
+    have the same unit of length and no numbers; outlying points are drawn at the edge.
 
     >>> svg = scatter([[0, 0], [1, 1]], [0, 1], ["a", "b"], title="Two", description="Apart.")
     >>> svg.count('stroke-linecap="round"')
@@ -317,7 +317,7 @@ def _value_text(value: float | None, unit: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text that XML can hold: a visible character stands in for each that XML forbids."""
+    """The text with a visible character instead of each that XML forbids."""
     return _FORBIDDEN.sub("\ufffd", text)
 
 
@@ -345,7 +345,7 @@ def _scale(values: Iterable[float], *, log: bool, name: str) -> Spec:
 
 
 def _bar_scale(known: Sequence[float], log: bool, letters: int) -> Spec:
-    """Room for all bars and, to the right of the longest, for a text of so many letters."""
+    """Room for all bars and, to the right of the longest, for a text of `letters` letters."""
     share = 1 / (1 - min(0.5, (_CHARACTER * letters + 10) / 300))
     if log:
         scale = _scale(known, log=True, name="value")
@@ -359,13 +359,13 @@ def _axis(title: str, scale: Spec) -> Spec:
     axis: Spec = {"title": _clean(title), "tickCount": 5}
     if scale.get("type") == "log":
         ticks = _log_ticks(*scale["domain"])
-        # Over a range so narrow that it holds fewer, Vega places even ticks.
+        # If a narrow range holds fewer ticks, Vega places evenly spaced ones.
         axis |= {"labelExpr": _LOG_LABEL} | ({"values": ticks} if len(ticks) > 2 else {})
     return axis
 
 
 def _names_axis(title: str | None, names: Sequence[str], *, size: float = 14) -> Spec:
-    """An axis with names, which may be equal to each other, in the place of 0, 1, ..."""
+    """An axis with names instead of 0, 1, ...; names may be equal to each other."""
     short = [_shorten(name, _NAMES) for name in names]
     # A browser's font may be wider than the one that the picture is laid out with.
     room = _CHARACTER * size / 14 * max(map(len, short), default=0) + 8
@@ -411,7 +411,7 @@ def _legend(entries: Sequence[tuple[str, str, str]], offset: int = 8) -> Spec:
 
 
 def _legend_width(names: Sequence[str], columns: int) -> float:
-    """About how wide a legend of so many columns is: each is as wide as its longest name."""
+    """The approximate width of a legend; each column is as wide as its longest name."""
     longest = [max(map(len, names[column::columns])) for column in range(columns)]
     return sum(38 + _CHARACTER * letters for letters in longest)
 
@@ -424,13 +424,13 @@ def _key(series: Series, index: int) -> str:
 
 
 def _heights(series: Series, log: bool) -> list[float]:
-    """All heights that the picture must hold; a log axis cannot hold a band that reaches zero."""
+    """All y values that the picture must show; a log axis cannot show a band that reaches zero."""
     ends = [y + d for y, s in zip(series.y, series.spread or (), strict=False) for d in (-s, s)]
     return [*series.y, *(y for y in ends if y > 0 or not log)]
 
 
 def _drawn(series: Series, index: int, x: Spec, y: Spec, floor: float) -> list[Spec]:
-    """A series from below: its spread, the line, the markers."""
+    """A series as layers from the lowest up: its spread, the line, the markers."""
     color = _color(index)
     values = []
     for place, height, s in zip(series.x, series.y, series.spread or series.y, strict=True):
@@ -474,7 +474,7 @@ def _picture(spec: Spec, *, title: str, description: str) -> str:
     assert found is not None
     width, height = max(float(found[1]), _WIDTH), float(found[2])
     body = re.sub("<[^>]+>", lambda tag: _UNUSED.sub("", tag[0]), svg[found.end() :])
-    # Ids must differ between the pictures of a page and be the same whenever it is made again.
+    # Ids must differ between the pictures of a page, and be the same each time it is made.
     key = sha256((title + description + body).encode()).hexdigest()[:10]
     body = re.sub(r'(<[^>]* id="|url\(#)', rf"\g<1>p{key}-", body)
     return (
@@ -487,7 +487,7 @@ def _picture(spec: Spec, *, title: str, description: str) -> str:
 
 
 def _style(body: str) -> str:
-    """The reader's own font, and the dark colours of those that a picture uses."""
+    """The style: the reader's own font, and the dark version of each colour that is used."""
     rules = [
         f'.fg-plot [{part}="{light}"]{{{part}:{dark}}}'
         for light, dark in _DARK.items()

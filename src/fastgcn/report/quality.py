@@ -18,7 +18,7 @@ from fastgcn.train.run import Run
 PART_NAMES = {"test": "test", "val": "validation", "train": "training"}
 # Classes that a heat map can show on a phone, and confusions worth reading.
 _SHOWN, _LISTED = 20, 10
-# A degree bin with fewer nodes than this says little.
+# A degree bin with fewer nodes than this is not compared.
 _ENOUGH = 20
 # More points would hide each other; also bounds the map's size and the time it takes.
 _POINTS = 2_000
@@ -119,7 +119,7 @@ def summary(run: Run, found: Evaluated) -> Section:
 
 
 def _against_the_commonest(found: Evaluated) -> str:
-    """The score, and what one gets without looking at a node."""
+    """The score, compared with always naming the commonest class."""
     score = found.scores
     if found.multilabel:
         return (
@@ -171,7 +171,7 @@ def by_class(found: Evaluated) -> Section:
 
 
 def confusion_matrix(found: Evaluated) -> IntArray:
-    """(C, C): how many nodes of each true class (rows) are given each class (columns)."""
+    """(C, C): how many nodes of each true class (rows) are predicted as each class (columns)."""
     c = len(found.names)
     cells = found.labels * c + found.probabilities.argmax(axis=1)
     return np.bincount(cells, minlength=c * c).reshape(c, c)
@@ -180,7 +180,7 @@ def confusion_matrix(found: Evaluated) -> IntArray:
 def _best_and_worst(found: Evaluated) -> str:
     met = [c for c, count in enumerate(found.scores.support) if count]
     if not met:
-        return "None of these nodes carries a label."
+        return "None of these nodes has a label."
     f1 = found.scores.f1
     best, worst = max(met, key=f1.__getitem__), min(met, key=f1.__getitem__)
     text = (
@@ -212,8 +212,8 @@ def _matrix_figure(found: Evaluated, matrix: IntArray) -> Figure:
     )
     return Figure(
         svg,
-        "Confusion matrix: of the nodes of each true class (row), the share that is given each "
-        f"class (column), in per cent.{limited}",
+        "Confusion matrix: of the nodes of each true class (row), the share that is predicted as "
+        f"each class (column), in per cent.{limited}",
     )
 
 
@@ -221,7 +221,7 @@ def _largest_confusions(found: Evaluated, matrix: IntArray) -> Content:
     support, wrong = matrix.sum(axis=1), matrix.copy()
     np.fill_diagonal(wrong, 0)
     if not wrong.any():
-        return "No node is given a wrong class."
+        return "Every node is predicted correctly."
     order = np.argsort(-wrong, axis=None, kind="stable")[:_LISTED]
     rows = [
         (found.names[t], found.names[p], f"{wrong[t, p]:,}", f"{wrong[t, p] / support[t]:.1%}")

@@ -28,7 +28,7 @@ _PURPOSES = {
     "evaluation": "validation, and the final test",
 }
 _RECORDED = "The shares by epoch were recorded in training, in the first batch of each epoch."
-# Batches drawn anew for the statistics of sampling.
+# Batches drawn for the statistics of sampling.
 _BATCHES = 10
 
 
@@ -49,7 +49,7 @@ def learning_curves(run: Run) -> Section:
     note = "The training loss is the mean over the batches of an epoch, as sampled, while the "
     note += "weights change"
     if validated:
-        every = run.metrics.get("validate_every", 1)  # runs of earlier versions do not say
+        every = run.metrics.get("validate_every", 1)  # runs of earlier versions lack it
         when = "every epoch" if every == 1 else f"every {every} epochs and the last one"
         note += f"; validation is by the full network after {when}"
     content += [_milestones(history, kept), f"{note}."]
@@ -112,19 +112,19 @@ def _milestones(history: list[dict[str, Any]], kept: dict[str, Any]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class LayerStatistics:
-    """Means over the blocks of one sampled layer, the rows of all of them taken together."""
+    """Means over the rows of all blocks of one sampled layer."""
 
     rows: float  # rows of a block
-    vertices: float  # distinct vertices below that some row meets
-    met: float  # vertices a row meets
+    vertices: float  # distinct vertices below with an edge to some row
+    met: float  # drawn vertices to which a row has an edge
     neighbours: float  # entries of a row of Â
-    empty: float  # share of rows that meet none
+    empty: float  # share of rows with no edge to any drawn vertex
 
 
 def sampling_statistics(run: Run, graph: Graph, *, own: bool) -> Section:
-    """Rows that met no sampled vertex, by epoch, and what the blocks of this run look like.
+    """The share of rows without a sampled neighbour, by epoch, and figures of the run's blocks.
 
-    `own`: True if the run was trained on `graph`; no other graph can say how it drew.
+    `own`: True if the run was trained on `graph`; only then can its blocks be drawn again.
     """
     config = run.config
     if "sampler" in run.metrics:
@@ -186,7 +186,7 @@ def vertices_met(block: Block) -> Tensor:
     """(s,) int64: how many distinct vertices of `src` each row of a block has a weight for."""
     entries = block.adj.to_sparse()
     rows, columns = entries.indices()[:, entries.values() != 0]
-    # A vertex may have several entries in a row, one for each time that it was drawn for it.
+    # A row may have several entries for a vertex, one for each time it was drawn.
     pairs = torch.unique(rows * block.adj.shape[1] + columns)
     return torch.bincount(pairs // block.adj.shape[1], minlength=len(block.dst))
 
@@ -298,7 +298,7 @@ def _setting(value: Any) -> str:
 
 
 def how_to_use(run: Run, graph: Graph) -> Section:
-    """Lines to paste, with this run's folder and data."""
+    """Commands and code to paste, with this run's folder and data."""
     content: list[Content] = ["This run is in memory only; train with run_dir= to keep it on disk."]
     if run.path is not None:
         run_and_data = shlex.quote(str(run.path)) + _data_argument(run, graph)
@@ -344,7 +344,7 @@ def _data_argument(run: Run, graph: Graph) -> str:
 
 
 def origin(run: Run, graph: Graph, here: str) -> Section:
-    """The data, its fingerprint, which is `here`, and the version."""
+    """The data, its fingerprint `here`, and the version."""
     same = here == run.fingerprint
     weights = sum(parameter.numel() for parameter in run.model.parameters())
     rows = [
