@@ -404,8 +404,7 @@ def _check_weights(config: TrainConfig) -> None:
 
 
 def _check_graphsage(config: TrainConfig) -> None:
-    """Check GraphSAGE's settings: it averages sampled neighbours in every layer, so it
-    precomputes nothing."""
+    """GraphSAGE averages sampled neighbours in every layer, so it precomputes nothing."""
     kind = "row" if config.method == "graphsage-gcn" else "neighbors"
     if config.neighbor_sampling and (config.precompute or config.normalization != kind):
         raise InputError(

@@ -18,11 +18,11 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InputError(f"device {name} was asked for, but there is no CUDA device here; use cpu")
+        raise InputError(f"device {name} is not available: there is no CUDA device here; use cpu")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"device {name} was asked for, but the CUDA devices here are numbered from 0 to "
+            f"device {name} is not available: the CUDA devices here are numbered from 0 to "
             f"{torch.cuda.device_count() - 1}"
         )
     return device
@@ -111,5 +111,5 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
 
 @cache
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """One pool a process: threads do not survive a fork."""
+    """One pool per process, because threads do not survive a fork."""
     return ThreadPoolExecutor(threads, thread_name_prefix="fastgcn")

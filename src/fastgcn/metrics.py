@@ -149,6 +149,6 @@ def _count(ids: Any, where: Any, n_classes: int) -> Any:
 
 
 def _share(part: AnyArray, whole: AnyArray) -> FloatArray:
-    """part / whole, zero where there is nothing."""
+    """part / whole, zero where `whole` is zero."""
     whole = np.asarray(whole, dtype=np.float64)
     return np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)

@@ -44,7 +44,7 @@ class GraphConvolution(nn.Module):
         return self.finish(mixed if self.shrinks else mixed @ self.weight, own)
 
     def finish(self, out: Tensor, own: Tensor | None) -> Tensor:
-        """ÂHW plus the own-row term OR and the bias, where the layer has them."""
+        """ÂHW plus the own-row term OR and the bias, if the layer has them."""
         if self.own_weight is not None:
             assert own is not None
             out = out + own @ self.own_weight

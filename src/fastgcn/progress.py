@@ -17,7 +17,7 @@ _silent = False
 
 
 def plain_lines(on: bool = True) -> None:
-    """Print plain progress lines where standard error is not a terminal."""
+    """Print plain progress lines if standard error is not a terminal."""
     global _plain
     _plain = on
 

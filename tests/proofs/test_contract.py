@@ -187,7 +187,7 @@ def test_a_wrong_formula_is_refused(exact: bool) -> None:
     ("outcome", "complaint"),
     [
         (Outcome(0.5, [np.array([0.1, 0.9])]), "sum to 0.5, not to one"),
-        (Outcome(1.0, [np.array([0.1])]), "has 1 points, 2 are asked for"),
+        (Outcome(1.0, [np.array([0.1])]), "has 1 points, 2 are needed"),
         (Outcome(1.0, []), "more often than the outcome says"),
         (Outcome(1.0, [np.array([0.1, 0.9])] * 2), "less often than the outcome says"),
     ],

@@ -106,7 +106,7 @@ def test_scores_on_another_graph_are_listed_beside_those_of_training() -> None:
     page = run_report(run, communities(seed=1))
     assert "test, for this report" in section(page, "summary")
     assert "is not the one that the run was trained on" in section(page, "data")
-    assert "of the batch nodes met no sampled vertex" in section(page, "sampling")
+    assert "of the batch nodes had no sampled vertex" in section(page, "sampling")
     assert "drawn anew" not in section(page, "sampling"), "it is another graph's"
 
 

@@ -311,7 +311,7 @@ def test_a_store_trains_as_memory_does(tmp_path: Path, multilabel: bool) -> None
         pytest.param(
             communities(),
             {"device": "cuda"},
-            "device cuda was asked for, but there is no CUDA device here; use cpu",
+            "device cuda is not available: there is no CUDA device here; use cpu",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device"),
         ),
     ],

@@ -1,4 +1,4 @@
-"""The seam: what the training loop asks of the place where the work is done.
+"""`Backend`, the interface between the training loop and the place where the work is done.
 
 The loop in `fastgcn.train.loop` knows epochs, validation, checkpoints and the run folder. A
 `Backend` knows where the graph lies and where products are taken: on the CPU, on a GPU, or in
@@ -74,9 +74,9 @@ class Backend(Protocol):
     def evaluate(
         self, part: Part, model: GCN | None = None, *, last: bool = False
     ) -> Metrics | None:
-        """Scores of the exact network on a part of the split; None where it has no labelled node.
+        """Scores of the exact network on a part of the split; None if it has no labelled node.
 
-        `model` stands in for the one being trained, such as its running average. With `last`,
+        `model` replaces the one being trained, such as by its running average. With `last`,
         nothing is trained or evaluated afterwards: what only training needs is released first.
         """
         ...

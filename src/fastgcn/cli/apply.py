@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 Rows = Iterator[tuple[list[Any], "FloatArray"]]
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
-Data = Annotated[
-    str | None, typer.Argument(help="The graph to use; the run's own where not given.")
-]
+Data = Annotated[str | None, typer.Argument(help="The graph to use; by default the run's own.")]
 Nodes = Annotated[
     str | None,
     typer.Option(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def take_any_stream() -> None:
-    """Let a command finish where standard output or error is closed, or is not Unicode.
+    """Let a command finish even if standard output or error is closed, or is not Unicode.
 
     Without standard error `print` would write to standard output, into the JSON.
     """

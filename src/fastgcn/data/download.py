@@ -137,7 +137,7 @@ def _reason(error: BaseException) -> str:
     import requests
 
     if isinstance(error, _WrongContentError):
-        return f"the downloaded file was wrong and has been removed: {error}"
+        return f"the downloaded file is damaged and was removed: {error}"
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code} {error.response.reason}"
     first: BaseException = error

@@ -295,8 +295,7 @@ def _offers(members: Sequence[list[Gauge]], target: float) -> list[Offer]:
 
 
 def _best_of_each(offers: Sequence[Offer], target: float) -> list[Offer]:
-    """For each distribution, the offer with the fewest vertices among those that reach the target
-    or, if none does, among all."""
+    """The offer with the fewest vertices for each distribution, if possible at the target."""
     best: dict[str, Offer] = {}
     for offer in sorted(offers, key=lambda o: (not o.reaches(target), o.cost, max(o.errors))):
         best.setdefault(offer.member.distribution, offer)

@@ -35,7 +35,7 @@ def from_scipy(
     Args:
         adjacency: the matrix.
         features: (n, F), dense or sparse.
-        directed: None takes the matrix as it is, symmetric or not; False adds the reverse of
+        directed: None keeps the matrix unchanged, symmetric or not; False adds the reverse of
             every edge.
         weighted: None keeps the values unless all are one; False ignores them.
         **fields: those of `Graph`.
@@ -73,7 +73,7 @@ def from_scipy(
 
 
 def to_scipy(graph: "Graph") -> csr_array:
-    """A (n, n) float32 copy of the adjacency matrix, ones where the graph has no weights."""
+    """An (n, n) float32 copy of the adjacency matrix; of ones if the graph has no weights."""
     check_rows(graph.indptr, graph.indices)
     check_all(graph.indices, graph.n_nodes)
     values = np.ones(len(graph.indices), np.float32) if graph.weights is None else graph.weights

@@ -156,7 +156,7 @@ def _labels(
 def _class_ids(
     graph: "networkx.Graph", attribute: str, class_id: Callable[[Any], float]
 ) -> FloatArray:
-    """(n,) whole numbers, -1 where a node has no label."""
+    """(n,) whole numbers, -1 for a node without a label."""
     ids = np.full(len(graph), -1.0)
     for i, (key, value) in enumerate(graph.nodes(data=attribute)):
         if _missing(value):

@@ -107,7 +107,7 @@ def is_symmetric(csr: CSR) -> bool:
     n = len(csr.indptr) - 1
     values = np.ones(len(csr.indices), np.int8) if csr.weights is None else csr.weights
     matrix = csr_array((values, csr.indices, csr.indptr), shape=(n, n))
-    other = matrix.T.tocsr()  # rows come out sorted: a transpose is a counting sort
+    other = matrix.T.tocsr()  # its rows are sorted: a transpose is a counting sort
     return (
         np.array_equal(matrix.indptr, other.indptr)
         and np.array_equal(matrix.indices, other.indices)

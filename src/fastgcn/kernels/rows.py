@@ -218,7 +218,7 @@ def gather_rows(
 
 @cache
 def _readers(process: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """One pool a process: threads do not survive a fork."""
+    """One pool per process, because threads do not survive a fork."""
     return ThreadPoolExecutor(_READERS, thread_name_prefix="fastgcn-reader")
 
 

@@ -140,7 +140,7 @@ def sampling_statistics(run: Run, graph: Graph, *, own: bool) -> Section:
     else:
         layers = measure_layers(config, graph)
         how = (
-            f"{_RECORDED} The table is of {_BATCHES} batches drawn anew by the run's sampler on "
+            f"{_RECORDED} The table is of {_BATCHES} new batches, drawn by the run's sampler on "
             "its training graph."
         )
         if config.distribution == "optimal" and config.layer_samples:
@@ -148,8 +148,8 @@ def sampling_statistics(run: Run, graph: Graph, *, own: bool) -> Section:
                 " They are drawn as before the first epoch, when no rows of the network are known."
             )
         reach = (
-            f"A batch node meets {layers[-1].met:.1f} sampled vertices on average, of "
-            f"{layers[-1].neighbours:.1f} that its row of Â has."
+            f"On average, {layers[-1].met:.1f} of the {layers[-1].neighbours:.1f} vertices in a "
+            "batch node's row of Â are sampled."
         )
         table = _layer_table(config, layers)
         content = [f"{_empty_rows(run)} {reach}", *_empty_rows_figure(run), table, how]
@@ -194,15 +194,15 @@ def vertices_met(block: Block) -> Tensor:
 def _empty_rows(run: Run) -> str:
     if run.config.history:
         return (
-            "No row counts as empty: with history, a row that meets no sampled vertex keeps its "
+            "No row counts as empty: with history, a row without a sampled vertex keeps its "
             "estimate of the last refresh."
         )
     shares = [record["empty_rows"] for record in run.history]
     if not any(shares):
-        return "Every batch node met a sampled vertex."
+        return "Every batch node had a sampled vertex in its row of Â."
     over = f" (between {min(shares):.1%} and {max(shares):.1%} over the epochs)"
     return (
-        f"On average {np.mean(shares):.1%} of the batch nodes met no sampled vertex"
+        f"On average {np.mean(shares):.1%} of the batch nodes had no sampled vertex in their row"
         f"{over if len(shares) > 1 else ''}, and their convolution was estimated as zero."
     )
 
@@ -214,7 +214,7 @@ def _empty_rows_figure(run: Run) -> list[Figure]:
         return []
     svg = lines(
         [Series("empty rows", epochs, shares)],
-        title="Batch nodes that met no sampled vertex",
+        title="Batch nodes without a sampled vertex in their row of Â",
         description=f"Between {min(shares):.1f}% and {max(shares):.1f}% over {len(epochs)} epochs.",
         x_label="epoch",
         y_label="% of the first batch of the epoch",
@@ -240,7 +240,7 @@ def _layer_table(config: TrainConfig, layers: list[LayerStatistics]) -> Table:
         for number, (size, layer) in enumerate(zip(drawn, layers, strict=True), start=first)
     ]
     return Table(
-        ("layer", "drawn", "rows", "distinct below", "met by a row", "row of Â", "empty rows"),
+        ("layer", "drawn", "rows", "distinct below", "sampled a row", "row of Â", "empty rows"),
         rows,
         "Blocks of the sampled layers, from the input up (means)",
     )

@@ -73,7 +73,7 @@ class Scripted(np.random.Generator):
         _must(len(self.left) > 0, "the sampler asks for points more often than the outcome says")
         points = self.left.pop(0)
         points = points(size) if callable(points) else points
-        _must(len(points) == size, f"the outcome has {len(points)} points, {size} are asked for")
+        _must(len(points) == size, f"the outcome has {len(points)} points, {size} are needed")
         return points
 
 

@@ -138,7 +138,7 @@ def uniform_q(n: int) -> FloatArray:
 
 
 def importance_q(adj: Matrix) -> FloatArray:
-    """(n,): q(u) ∝ ‖Â(:,u)‖² (Prop. 4, Alg. 2); uniform where Â has no entry.
+    """(n,): q(u) ∝ ‖Â(:,u)‖² (Prop. 4, Alg. 2); uniform if Â has no entry.
 
     >>> importance_q(np.array([[3.0, 0.0], [0.0, 1.0]]))
     array([0.9, 0.1])
@@ -157,7 +157,7 @@ def flat_q(adj: Matrix, power: float = 1.0) -> FloatArray:
 
 
 def optimal_q(adj: Matrix, x: Any, rows: RowIds | None = None) -> FloatArray:
-    """(n,): q(u) ∝ ‖Â(:,u)‖·|x(u)| (Thm 3, eq. 7); uniform where all of these are zero.
+    """(n,): q(u) ∝ ‖Â(:,u)‖·|x(u)| (Thm 3, eq. 7); uniform if all of these are zero.
 
     It minimises `independent_variance` and `row_variance`. With `rows`, the norms are those of
     the columns of Â(rows,:), which minimises `row_variance` over these rows.

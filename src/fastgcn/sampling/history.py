@@ -17,7 +17,7 @@ from fastgcn.sampling.layer import LayerSampler
 
 @dataclass(frozen=True, slots=True)
 class HistoryBlock(Block):
-    """H_dst ≈ ÂH̄ + adj @ (H_src − H̄_src): a control variate, exact where H = H̄.
+    """H_dst ≈ ÂH̄ + adj @ (H_src − H̄_src): a control variate, exact if H = H̄.
 
     Attributes:
         kept: (k, d) rows of H̄, those of `src`.

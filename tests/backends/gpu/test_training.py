@@ -215,7 +215,7 @@ def test_a_device_beyond_those_there_are_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert choose_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(InputError, match="cuda:2 was asked for, .* from 0 to 1"):
+    with pytest.raises(InputError, match="cuda:2 is not available: .* from 0 to 1"):
         choose_device("cuda:2")
 
 

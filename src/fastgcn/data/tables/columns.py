@@ -207,7 +207,7 @@ class Categories:
         return self._code_of.setdefault(value, len(self._code_of))
 
     def finish(self) -> tuple[IntArray, list[Any]]:
-        """Codes (rows,), -1 where null, and the values they stand for."""
+        """Codes (rows,), -1 for null, and the values they stand for."""
         return np.concatenate(self._codes), list(self._code_of)
 
 
@@ -301,7 +301,7 @@ class _OneClass:
         self._classes.add(batch.column(self._column))
 
     def finish(self, node_ids: Sequence[Any] | None) -> Labels:
-        """(n,) int64, -1 where a node has no label."""
+        """(n,) int64, -1 for a node without a label."""
         ids, names = self._classes.finish(lambda row: checks.named(row, node_ids))
         return (ids if names else None), names
 

@@ -60,7 +60,7 @@ def _first_above(sums, target, low, high):
 
 @triton.jit
 def _enter(drawn, counts, met, place, vertex, j, t, n, found):
-    """Store the vertex of each draw j < t; `found` is false where nothing could be drawn."""
+    """Store the vertex of each draw j < t; `found` is false if nothing could be drawn."""
     k = tl.program_id(0).to(tl.int64)
     inside = j < t
     tl.store(drawn + k * t + j, vertex, mask=inside)
