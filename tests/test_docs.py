@@ -1,11 +1,16 @@
-"""The examples of the documentation run as they are printed."""
+"""The examples of the documentation run as they are printed, and what pages name is there."""
 
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+# The log tells of the code as it was.
+CURRENT = [ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - {DOCS / "LOG.md"})]
 
 # Not scale.md, whose example runs under torchrun, nor theory.md, which tests/proofs runs.
 PAGES = ["architecture.md", "data.md", "diagnose.md", "report.md", "training.md"]
@@ -30,3 +35,12 @@ def test_an_example_runs(
 def test_every_other_page_is_without_examples_or_tested_elsewhere() -> None:
     with_examples = {page.name for page in DOCS.rglob("*.md") if "```python" in page.read_text()}
     assert with_examples == {*PAGES, "scale.md", "theory.md"}
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.name)
+def test_modules_names_and_files_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text("utf-8").replace("\\_", "_")
+    for name in set(re.findall(r"\bfastgcn(?:\.\w+)+", text)):
+        pkgutil.resolve_name(name)
+    for path in re.findall(r"(?<![\w/.-])((?:\w+/)+\w+\.py)\b", text):
+        assert any((place / path).exists() for place in (ROOT, ROOT / "src/fastgcn")), path

@@ -29,7 +29,7 @@ from fastgcn.kernels.rows import (
     scaled_rows_reference,
 )
 from fastgcn.kernels.step import adam_update, cross_entropy, exponentials
-from fastgcn.kernels.threads import over_ranges
+from fastgcn.machine import over_ranges
 
 seeds = st.integers(0, 2**32 - 1)
 index_types = st.sampled_from([np.int32, np.int64])

@@ -7,7 +7,7 @@ import torch
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.threads import over_ranges
+from fastgcn.machine import over_ranges
 
 STEP = np.uint64(0x9E3779B97F4A7C15)
 

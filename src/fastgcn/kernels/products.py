@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels.blas import LANES, add_scaled
-from fastgcn.kernels.threads import over_ranges
+from fastgcn.machine import over_ranges
 
 # Multiplications below which a second thread costs more to wake than it saves.
 _WORTH_SHARING = 1 << 21

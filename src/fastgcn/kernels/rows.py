@@ -12,7 +12,7 @@ from numba import njit, types
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import AnyArray, FloatArray, IntArray, forget
-from fastgcn.kernels.threads import over_ranges
+from fastgcn.machine import over_ranges
 
 # Entries below which a second thread costs more to wake than it saves.
 _WORTH_SHARING = 1 << 18
