@@ -1,4 +1,4 @@
-"""Array aliases used in signatures, and memory maps whose pages are let go."""
+"""Array aliases used in signatures, and `forget`, which unmaps pages of a memory map."""
 
 import mmap
 from typing import Any
@@ -16,7 +16,7 @@ def forget(array: AnyArray) -> None:
     """Unmap the pages of a read-only memory map; does nothing for any other array.
 
     The pages stay in the system's cache and are mapped again when they are read. Until then they
-    do not count as memory of this process, which reading a large map row by row would fill.
+    do not count as memory of this process; reading a large map row by row would fill it.
 
     >>> forget(np.zeros(3))
     """

@@ -1,7 +1,7 @@
-"""The one family of errors that users see: their input, named, with the way to fix it.
+"""The errors that users see. Each message names the wrong input and says how to fix it.
 
-The command line prints such an error as one sentence and exits non-zero; anything
-else that escapes is a bug of ours and keeps its traceback.
+The command line prints a `FastGCNError` as one sentence and exits non-zero. Any other
+exception is a bug in this package and keeps its traceback.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class FastGCNError(Exception):
-    """Base of every error that is the caller's to fix."""
+    """Base of all errors that the caller can fix."""
 
 
 class InputError(FastGCNError, ValueError):
@@ -23,7 +23,7 @@ class FormatError(InputError):
 
 
 class UnsafeFileError(FormatError):
-    """A file asks for code to be run while it is read, and was refused."""
+    """A file was refused because reading it would run code that it contains."""
 
 
 class MissingFileError(FastGCNError, FileNotFoundError):
@@ -31,11 +31,11 @@ class MissingFileError(FastGCNError, FileNotFoundError):
 
 
 class DownloadError(FastGCNError, OSError):
-    """A download failed, or what came is not what was published."""
+    """A download failed, or the downloaded file is not the published one."""
 
 
 class MissingDependencyError(FastGCNError, ImportError):
-    """An optional library is needed for what was asked."""
+    """An optional library that this call needs is not installed."""
 
 
 class PeerError(FastGCNError, RuntimeError):
@@ -47,13 +47,13 @@ class ElsewhereError(FastGCNError):
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """The `, did you mean ...?` part of a message, empty where nothing is near."""
+    """The `; did you mean ...?` part of a message; empty if no choice is similar."""
     close = get_close_matches(word, list(choices), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def library(module: str, *, extra: str) -> Any:
-    """The imported `module`, which `pip install fastgcn[extra]` brings.
+    """Import `module`, which `pip install fastgcn[extra]` installs.
 
     >>> library("no_such_library", extra="pyg")  # doctest: +ELLIPSIS
     Traceback (most recent call last):

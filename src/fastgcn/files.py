@@ -1,4 +1,4 @@
-"""Write files atomically: a reader, or a kill, finds the old file or the new one."""
+"""Write files atomically: a reader finds the old file or the new one, also after a kill."""
 
 import json
 import math
@@ -23,7 +23,7 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"there is no folder {path.parent} to write {path.name} into")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name the file to write, such as {path / 'FILE'}")
-    # Always the same name, so that what a kill leaves behind goes with the next write.
+    # Always the same name, so that the next write replaces a file that a kill left behind.
     temporary = path.with_name(f".{path.name}.partial")
     try:
         write(temporary)

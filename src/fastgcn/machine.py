@@ -1,4 +1,4 @@
-"""What a run may use of the machine: a device, and CPU threads."""
+"""The device and the CPU threads that a run uses."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +30,11 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def memory_of_device() -> Iterator[None]:
-    """Answer a GPU that has too little memory with what to lower."""
+    """Turn a GPU's out-of-memory error into one that says which settings to lower."""
     try:
         yield
     except RuntimeError as error:
-        # Also where memory is pinned and kernels are loaded, which have no error of their own.
+        # Pinning memory and loading kernels raise no error class of their own.
         if not isinstance(error, torch.OutOfMemoryError) and "out of memory" not in str(error):
             raise
         raise InputError(
@@ -45,7 +45,7 @@ def memory_of_device() -> Iterator[None]:
 
 @contextmanager
 def thread_count(threads: int) -> Iterator[None]:
-    """Run torch and numpy's BLAS on so many threads; 0 means all that this process may use."""
+    """Run torch and numpy's BLAS on `threads` threads; 0 means all that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with _threads(threads or allowed or 1):
         yield
@@ -55,8 +55,8 @@ def thread_count(threads: int) -> Iterator[None]:
 def one_thread(wanted: bool) -> Iterator[None]:
     """If `wanted`, run torch and BLAS on one thread: a small product is slower on two.
 
-    BLAS stays so until it is asked to share again: whenever its threads are called up, they
-    keep a core busy for tens of milliseconds, waiting for more.
+    BLAS keeps one thread until a later call changes it: whenever its threads are started, they
+    keep a core busy for tens of milliseconds while they wait for more work.
     """
     before = torch.get_num_threads()
     count = 1 if wanted else before
@@ -87,7 +87,7 @@ def _threads(count: int) -> Iterator[None]:
 
 @cache
 def _pools() -> ThreadpoolController:
-    # The BLAS of compiled kernels must be there to be found.
+    # Loads the BLAS of compiled kernels, so that threadpoolctl finds it.
     import scipy.linalg.cython_blas  # noqa: F401
 
     return ThreadpoolController()

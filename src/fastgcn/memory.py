@@ -41,8 +41,8 @@ def shown_bytes(n_bytes: float) -> str:
 def available_memory() -> int:
     """Bytes that could be allocated now without swapping.
 
-    A control group's limit counts too. Systems that do not say what is available get all of the
-    memory they have.
+    A control group's limit counts too. If the system does not report the available memory, all
+    of its memory counts.
     """
     found = _line_bytes(Path("/proc/meminfo"), "MemAvailable")
     if found is None:
@@ -51,7 +51,7 @@ def available_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Bytes of this process in memory, mapped files included; 0 where the system does not say."""
+    """Bytes of this process in memory, with mapped files; 0 if the system does not report it."""
     return _line_bytes(Path("/proc/self/status"), "VmRSS") or 0
 
 

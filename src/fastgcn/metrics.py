@@ -53,7 +53,7 @@ class Tally:
     Attributes:
         nodes: how many were scored; `right` of them have all their labels right.
         loss: the sum of -log p over `decisions` decisions, p the probability of the truth.
-        hits, guessed, true: (C,) nodes of each class that are found, predicted, and there.
+        hits, guessed, true: (C,) nodes of each class: predicted rightly, predicted, and true.
     """
 
     nodes: int
@@ -96,12 +96,12 @@ class Tally:
 
 
 def tally(probabilities: FloatArray | Tensor, labels: IntArray | BoolArray | Tensor) -> Tally:
-    """What (k, C) probabilities get right of (k,) class ids or (k, C) label sets.
+    """The counts for (k, C) probabilities against (k,) class ids or (k, C) label sets.
 
     Both are arrays, or both are tensors on one device. Tensors are counted where they are, and
     the host waits for them once.
     """
-    # Both libraries have the functions that are used, under the same names.
+    # Both libraries have the functions used here, under the same names.
     library: Any = torch if isinstance(probabilities, Tensor) else np
     found: Any = probabilities
     known: Any = labels
@@ -138,7 +138,7 @@ def _of_classes(found: Any, known: Any) -> Any:
 
 
 def _count(ids: Any, where: Any, n_classes: int) -> Any:
-    """(C,) int64: how many of the class ids there are of each class, of those `where` it is true.
+    """(C,) int64: how many of the class ids are of each class, counting only those `where` true.
 
     torch.bincount would make the host wait for the largest id.
     """

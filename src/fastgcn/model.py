@@ -20,12 +20,12 @@ from fastgcn.sampling.block import Block
 class GraphConvolution(nn.Module):
     """H' = ÂHW + b, before the nonlinearity (eq. 1; the bias is not in the paper).
 
-    With `own` > 0, H' = ÂHW + OR + b, where O (s, own) are rows of the layer's nodes themselves,
-    not mixed with others and so never sampled: the layer's input H for a skip path, or what the
-    network hands over. With Â the mean of the neighbours alone and O = H it is
+    With `own` > 0, H' = ÂHW + OR + b. O (s, own) holds the layer's own nodes' rows, which are not
+    mixed with others and so never sampled: the layer's input H (a skip path), or rows that the
+    network passes in. If Â is the mean of the neighbours alone and O = H, this is
     W·CONCAT(h(v), mean of neighbours) of GraphSAGE-mean.
 
-    The product is taken in the cheaper order, Â(HW) or (ÂH)W.
+    The product is computed in the cheaper order, Â(HW) or (ÂH)W.
     """
 
     def __init__(self, n_in: int, n_out: int, *, bias: bool, rng: Generator, own: int = 0) -> None:
@@ -36,15 +36,15 @@ class GraphConvolution(nn.Module):
         self.shrinks = n_out < n_in
 
     def before(self, h: Tensor) -> Tensor:
-        """What is done to the rows that Â then mixes."""
+        """The rows that Â then mixes: HW if W makes them narrower, else H."""
         return h @ self.weight if self.shrinks else h
 
     def after(self, mixed: Tensor, own: Tensor | None = None) -> Tensor:
-        """What is done to the rows that Â has mixed; `own` are the nodes' own rows O."""
+        """The layer's output from the rows that Â has mixed; `own` are the nodes' own rows O."""
         return self.finish(mixed if self.shrinks else mixed @ self.weight, own)
 
     def finish(self, out: Tensor, own: Tensor | None) -> Tensor:
-        """ÂHW with what is added to it."""
+        """ÂHW plus the own-row term OR and the bias, where the layer has them."""
         if self.own_weight is not None:
             assert own is not None
             out = out + own @ self.own_weight
@@ -54,8 +54,8 @@ class GraphConvolution(nn.Module):
         return out if self.bias is None else out + self.bias
 
     def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
-        """`own` None: O = H. `block` None: h holds rows of ÂH, and rows of O to the right of them
-        where the layer has R; these may be sparse."""
+        """If `own` is None, O = H. If `block` is None, h holds rows of ÂH, perhaps sparse; if the
+        layer has R, rows of O stand to the right of them."""
         if isinstance(h, SparseMatrix):
             assert block is None
             own_weight = self.own_weight
@@ -71,7 +71,7 @@ class GraphConvolution(nn.Module):
         return self.finish(block.mix(h @ self.weight), own)
 
     def mix_first(self, block: Block) -> bool:
-        """Whether (ÂH)W takes fewer multiplications with this block than Â(HW), or must be."""
+        """True if (ÂH)W takes fewer multiplications than Â(HW), or the block allows no other."""
         n_in, n_out = self.weight.shape
         return block.mix_first_only or block.mixing_first_pays(n_in, n_out)
 
@@ -81,7 +81,7 @@ def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
 
 
 class Dropout(nn.Module):
-    """Zeroes entries while training, drawing from its own generator; a rate for each layer."""
+    """Zeroes random entries while training, by its own generator; each layer has its rate."""
 
     def __init__(self, rates: Sequence[float]) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Dropout(nn.Module):
     @overload
     def forward(self, h: SparseMatrix, layer: int) -> SparseMatrix: ...
     def forward(self, h: InputRows, layer: int) -> InputRows:
-        """Of sparse rows, only entries that are stored: what is zero stays so anyway."""
+        """Sparse rows: only stored entries are drawn; the others are zero already."""
         rate = self.rates[layer]
         if not self.training or rate == 0:
             return h
@@ -111,7 +111,7 @@ class Dropout(nn.Module):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that takes a lone row, which has no variance, by the running figures."""
+    """Batch normalisation; a single row, which has no variance, uses the running statistics."""
 
     def forward(self, h: Tensor) -> Tensor:
         if len(h) > 1 or not self.training:
@@ -125,7 +125,7 @@ _NORMS = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
 
 
 class GCN(nn.Module):
-    """The paper's network, M graph convolutions with ReLU between them (eq. 1), and its kin:
+    """The paper's network, M graph convolutions with ReLU between them (eq. 1), and variants:
 
         H(l+1) = ReLU(norm(Â H(l) W(l) + H(l) R(l) + b(l))),  l = 0, ..., M-2,  H(0) = X
         logits = Â H(M-1) W(M-1) + J R(M-1) + b(M-1)
@@ -134,15 +134,15 @@ class GCN(nn.Module):
 
     * `skip`: every layer above the first has R, and J = H(M-1); `input_skip`: the first has R.
       GraphSAGE-mean has both.
-    * `jumping`: J joins all hidden rows of a node, CONCAT(H(1), ..., H(M-1)) for "concat", their
-      largest entries for "max" (jumping knowledge); it stands in for the last layer's skip.
-    * `norm`: "layer" over a row's entries or "batch" over the rows at hand; where vertices are
-      drawn these are the drawn ones, each counted once.
+    * `jumping`: J joins all hidden rows of a node (jumping knowledge): CONCAT(H(1), ..., H(M-1))
+      for "concat", their largest entries for "max". It replaces the last layer's skip.
+    * `norm`: "layer" normalises over a row's entries, "batch" over the rows of the batch. In a
+      sampled layer these are the drawn vertices, each counted once.
 
-    Blocks must hold `dst` in `src` where there is an R. `dropout` is one rate, or one for the
+    If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
     input of each layer. `multilabel` says what the outputs mean: logits of a softmax over
-    classes, or of a sigmoid for each label. `normalization` and `feature_scaling` belong to the
-    network, for its weights are of no use with another Â or other features.
+    classes, or of a sigmoid for each label. `normalization` and `feature_scaling` are stored with
+    the network, because its weights are useless with another Â or with other features.
 
     >>> model = GCN([5, 4, 3], rng=torch.Generator().manual_seed(0))
     >>> adj = torch.eye(2)
@@ -184,7 +184,7 @@ class GCN(nn.Module):
             self.register_buffer("feature_scale", torch.ones(self.sizes[0]))
 
     def _own_width(self, number: int) -> int:
-        """The width of the own rows O that a layer sees; 0: it sees none."""
+        """The width of the own rows O that a layer reads; 0 if it reads none."""
         if self.jumps(number):
             return sum(self.sizes[1:-1]) if self.jumping == "concat" else self.sizes[1]
         skips = self.skip if number > 0 else self.input_skip
@@ -197,25 +197,25 @@ class GCN(nn.Module):
 
     @property
     def plain(self) -> bool:
-        """Whether this is the paper's network itself, without norm, R or dropout."""
+        """True if this is the paper's network itself, without norm, R or dropout."""
         normed = any(not isinstance(norm, nn.Identity) for norm in self.norms)
         return not (normed or self.needs_own_rows or any(self.dropout.rates))
 
     @property
     def needs_own_rows(self) -> bool:
-        """Whether every block must hold `dst` in `src`."""
+        """True if every block must hold `dst` in `src`."""
         return any(layer.own_weight is not None for layer in self.convolutions)
 
     @property
     def feature_statistics(self) -> Statistics | None:
-        """What standardises the features of any graph; None where they are not standardised."""
+        """Mean and scale that standardise any graph's features; None if features are not."""
         if self.feature_scaling != "standard":
             return None
         mean, scale = cast(Tensor, self.feature_mean), cast(Tensor, self.feature_scale)
         return Statistics(mean.cpu().numpy(), scale.cpu().numpy())
 
     def set_feature_statistics(self, statistics: Statistics | None) -> None:
-        """Keep, with the weights, the statistics of the nodes that are trained on."""
+        """Store the training nodes' statistics with the weights."""
         if statistics is not None:
             cast(Tensor, self.feature_mean).copy_(torch.from_numpy(statistics.mean))
             cast(Tensor, self.feature_scale).copy_(torch.from_numpy(statistics.scale))
@@ -226,14 +226,14 @@ class GCN(nn.Module):
         """Logits of `blocks[-1].dst`, eq. 10: x holds the rows of `blocks[0].src`.
 
         With one block fewer than layers, x holds rows of ÂX, perhaps sparse, and the first layer
-        is a linear map. With `layers`, H of so many layers from the input up.
+        is a linear map. With `layers`, the result is H after that many layers.
         """
         return self.onward(x, blocks, 0, len(self.layers) if layers is None else layers)
 
     def onward(self, h: InputRows, blocks: Sequence[Block], start: int, stop: int) -> Tensor:
-        """H(stop) from H(start); `blocks` are those of the uppermost layers below `stop`."""
+        """H(stop) from H(start); `blocks` belong to the uppermost layers below `stop`."""
         bare = stop - len(blocks)
-        hidden: list[Tensor] = []  # of the nodes at hand, where the output layer wants them
+        hidden: list[Tensor] = []  # H(1), H(2), ... of the current nodes, for the output layer
         for number in range(start, stop):
             layer = self.convolutions[number]
             block = blocks[number - bare] if number >= bare else None
@@ -248,7 +248,7 @@ class GCN(nn.Module):
         return h
 
     def jumps(self, number: int) -> bool:
-        """Whether a layer sees J: the output layer does, where there is a hidden one below."""
+        """True if a layer reads J: the output layer does, if it has a hidden layer below it."""
         return self.jumping != "none" and 0 < number == len(self.sizes) - 2
 
     def joined(self, hidden: list[Tensor]) -> Tensor:
@@ -262,20 +262,20 @@ class GCN(nn.Module):
         return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """What is predicted: rows that sum to one, or one probability for each label."""
+        """Predictions: rows that sum to one, or with `multilabel` a probability per label."""
         return torch.sigmoid(logits) if self.multilabel else torch.softmax(logits, dim=1)
 
 
-# The mean of the first epochs is over all of them, more or less: after k epochs, as if k / 2.
+# After the first k epochs, the running mean is about that of the last k / 2 of them.
 _WARM_UP = 2
 
 
 class WeightAverage:
-    """A network with W̄ = β·W̄ + (1 − β)·W after each epoch, W the weights that are trained.
+    """A network with W̄ = β·W̄ + (1 − β)·W after each epoch, where W are the trained weights.
 
-    β = 0 after the first epoch and min(`share`, k / (k + 2)) after k, so that the random weights
-    of the beginning are no part of it and those of the first epochs are soon forgotten. Running
-    figures of batch norms are averaged alike. Training never sees W̄.
+    β is 0 after the first epoch and min(`share`, k / (k + 2)) after k epochs. So W̄ contains
+    nothing of the random initial weights, and soon forgets those of the first epochs. Running
+    statistics of batch norms are averaged in the same way. Training never uses W̄.
     """
 
     def __init__(self, model: GCN, share: float) -> None:
@@ -283,7 +283,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def add(self, model: GCN, epochs: int) -> GCN:
-        """Take in the weights after so many epochs, 1 after the first; the network of the means."""
+        """Add the weights after epoch number `epochs`, from 1 on; return the averaged network."""
         kept = min(self.share, epochs / (epochs + _WARM_UP)) if epochs > 1 else 0.0
         for mean, now in zip(
             self.model.state_dict().values(), model.state_dict().values(), strict=True

@@ -23,20 +23,20 @@ def plain_lines(on: bool = True) -> None:
 
 
 def silent() -> None:
-    """Show nothing at all: another process speaks for this one."""
+    """Show nothing: another process prints for this one."""
     global _silent
     _silent = True
 
 
 def note(text: str) -> None:
-    """A line for people, where progress is shown."""
+    """Print a line for people, if progress is shown."""
     if not _silent and (sys.stderr.isatty() or _plain):
         print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress(what: str, total: int, unit: str = "") -> Iterator[Callable[[int], None]]:
-    """Show how far `what` is; the caller adds what it has done, in units of `total`.
+    """Show the progress of `what`; the caller adds the work done, in units of `total`.
 
     >>> with progress("Sorting edges", 10, "buckets") as advance:
     ...     for _ in range(10):
@@ -68,7 +68,7 @@ class _Lines:
             self._line()
 
     def finish(self) -> None:
-        """Whoever saw a beginning sees the end, which otherwise comes between two lines."""
+        """Print the last line too if any line was printed."""
         if self.shown is not None and self.shown < self.total:
             self.done = self.total
             self._line()
@@ -105,7 +105,7 @@ class _Bar:
         self.bar.update(self.task, completed=self.done)
 
     def finish(self) -> None:
-        pass  # the bar goes when it is closed
+        pass  # closing the bar removes it
 
     def close(self) -> None:
         from rich.progress import Progress

@@ -1,4 +1,4 @@
-"""Arrays in files: memory maps that are let go, space on the disk, arrays larger than memory."""
+"""Arrays in files: arrays larger than memory, reserved disk space, pages that are unmapped."""
 
 import mmap
 import os
@@ -17,8 +17,8 @@ from fastgcn.memory import shown_bytes
 def reserve(file: IO[bytes], size: int) -> None:
     """Make an open file this long, with its space on the disk.
 
-    A full disk is then an error here; writing through a memory map over a file with holes
-    would end the process instead.
+    A full disk then raises an error here. Without it, writing through a memory map to a file
+    with holes would kill the process.
     """
     if hasattr(os, "posix_fallocate") and size > 0:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -38,7 +38,7 @@ def make_room(file: IO[bytes], n_bytes: int, folder: Path, what: str) -> None:
         ) from None
 
 
-# Advice that no reading ahead is wanted; other systems read ahead.
+# Tells the system not to read ahead; systems without this flag do.
 _RANDOM = getattr(mmap, "MADV_RANDOM", None)
 
 
@@ -57,11 +57,11 @@ class Room(NamedTuple):
 
 
 class Scratch:
-    """An array of `shape` whose rows are put in once each and then read in any order.
+    """An array of `shape` whose rows are written once each and then read in any order.
 
-    With a `folder`, the array lies in a file there that has no name, so that its space is freed
-    however the process ends; `forget` unmaps the pages that were read. Without a `folder`, it is
-    in memory, and `descriptor` is None.
+    With a `folder`, the array lies in an unnamed file there, so that its space is freed however
+    the process ends; `forget` unmaps the pages that were read. Without a `folder`, it is in
+    memory, and `descriptor` is None.
 
     >>> rows = Scratch((3, 2), np.float32, Path("."))
     >>> rows.put(1, np.ones((2, 2), np.float32))
@@ -80,8 +80,8 @@ class Scratch:
             return
         with tempfile.TemporaryFile(dir=folder) as file:
             make_room(file, n_bytes, folder, "what does not fit in memory")
-            # Shared and writable, though nobody writes through it: compiled functions take a
-            # read-only array for another type, and would be compiled once more.
+            # Mapped shared and writable, though nothing writes through it: for compiled functions
+            # a read-only array is another type, for which they would be compiled again.
             self._map = mmap.mmap(file.fileno(), n_bytes)
             self.descriptor = os.dup(file.fileno())
         weakref.finalize(self, os.close, self.descriptor)

@@ -102,7 +102,7 @@ def test_a_preset_that_cannot_be_is_refused(
         ({"homophily": 1.1}, "homophily must be a number of at least 0 and at most 1, got 1.1"),
         ({"homophily": float("nan")}, "homophily must be"),
         ({"homophily": 0.99, "stray": 0.1}, "homophily must lie between"),
-        ({"homophily": 0.5, "classes": 1}, "homophily must be 1 where there is one class"),
+        ({"homophily": 0.5, "classes": 1}, "homophily must be 1 if there is one class"),
         ({"feature_signal": -1.0}, "feature_signal must be"),
         ({"feature_signal": float("inf")}, "feature_signal must be"),
         ({"degree_exponent": 1.0}, "degree_exponent must be"),

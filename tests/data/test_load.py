@@ -150,7 +150,7 @@ def two_formats(folder: Path) -> Path:
 
 def test_a_folder_in_two_formats_is_asked_about(tmp_path: Path) -> None:
     folder = two_formats(tmp_path / "mine")
-    with pytest.raises(FormatError, match="as graphsaint or as npz: pass format="):
+    with pytest.raises(FormatError, match="as graphsaint or as npz: choose one by format="):
         load(folder)
     assert_same(load(folder, format="npz"), toy())
 

@@ -35,7 +35,7 @@ def choose_backend(
     sampler: MakeSampler | None = None,
     model: GCN | None = None,
 ) -> Backend:
-    """The backend for these settings: the GPU does everything where there is one that can.
+    """The backend for these settings: a GPU does everything if there is one that supports them.
 
     With a `shard` of the graph, this process is one of several that train together.
     """
@@ -54,5 +54,5 @@ def choose_backend(
             from fastgcn.backends.gpu.backend import GpuBackend  # needs Triton
 
             return GpuBackend(graph, config, device, model)
-        note(f"sampling on the CPU, for the device cannot: {reason}")
+        note(f"sampling on the CPU, because the device cannot: {reason}")
     return CpuBackend(graph, config, folder, sampler=sampler, model=model)

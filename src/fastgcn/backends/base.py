@@ -28,9 +28,9 @@ class EpochResult:
     Attributes:
         loss: the mean over the training nodes.
         batches: how many steps were taken.
-        empty_rows: the share of rows of the first batch that met no sampled vertex.
+        empty_rows: the share of rows of the first batch with no edge to any sampled vertex.
         seconds: time by purpose. Batches are sampled while others are computed; "sampling" is
-            what steps wait for.
+            the time that steps wait for them.
     """
 
     loss: float
@@ -64,7 +64,7 @@ class Backend(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Bring Â, ÂX, the network, the sampler and the optimiser into place."""
+        """Build Â, ÂX, the network, the sampler and the optimiser."""
         ...
 
     def train_epoch(self, epoch: int) -> EpochResult:
@@ -90,7 +90,7 @@ class Backend(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """What a run's result says of this backend."""
+        """Entries that this backend adds to a run's result."""
         ...
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:
@@ -144,12 +144,12 @@ class Learner:
 
 
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Those whose names begin so, under the rest of their names."""
+    """The tensors whose names begin with `prefix`, named without it."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _parameter_groups(model: GCN, config: TrainConfig) -> list[dict[str, Any]]:
-    """L2 on the first layer's weights, as the authors have it, or on all weights."""
+    """L2 on the first layer's weights, as in the authors' program, or on all weights."""
     decayed = [
         weight
         for number, layer in enumerate(model.convolutions)

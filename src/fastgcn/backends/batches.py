@@ -29,10 +29,10 @@ _CHUNKS = 3  # chunks that are made and not yet taken
 
 
 def ahead(items: Iterable[T]) -> Generator[T]:
-    """The same items in the same order, made by a thread that is a little ahead.
+    """The same items in the same order, made in advance by another thread.
 
-    An exception in the thread is raised here, where its item would have come; closing this
-    iterator stops the thread.
+    An exception in the thread is raised here in place of its item. Closing this iterator stops
+    the thread.
 
     >>> list(ahead(range(5)))
     [0, 1, 2, 3, 4]
@@ -75,8 +75,8 @@ def ahead(items: Iterable[T]) -> Generator[T]:
         maker.join()
 
 
-# Batches of an epoch up to which drawing them ahead takes longer, in calling up a thread and in
-# waiting for it, than it spares. All of them are drawn in one call, where the sampler can.
+# For an epoch of at most this many batches, starting another thread and waiting for it costs more
+# time than it saves. If the sampler can, it draws all of them in one call.
 _FEW_BATCHES = 64
 
 
@@ -94,8 +94,8 @@ class MinibatchGroup:
     """One batch and its blocks, or a group of batches, ready for steps.
 
     Attributes:
-        x, labels: those of all batches, one's behind the other's.
-        top: the uppermost block, where it is not the last of `blocks`.
+        x, labels: those of all batches, concatenated.
+        top: the uppermost block, if it is not the last of `blocks`.
     """
 
     blocks: list[Block] | BlockGroup
@@ -113,7 +113,7 @@ class MinibatchGroup:
 
     @property
     def empty_rows(self) -> float:
-        """The share of rows of the first batch that met no vertex."""
+        """The share of rows of the first batch with no edge to any drawn vertex."""
         top: Block | BlockGroup | None = self.top
         if isinstance(self.blocks, BlockGroup):
             top = self.blocks
@@ -148,7 +148,7 @@ class Minibatches:
     ) -> None:
         self.data, self.config, self.sampler, self.rng = data, config, sampler, rng
         self.first_layer = model.convolutions[0]
-        # Where nothing is done to X before it is mixed, rows of X need not be gathered first.
+        # If nothing changes X before it is mixed, rows of X need not be gathered first.
         self.inputs_can_be_mixed = (
             not (config.precompute or config.history) and model.dropout.rates[0] == 0
         )
@@ -156,7 +156,7 @@ class Minibatches:
         batch_bytes = 4 * (sum(getattr(sampler, "samples", ())) + own) * model.sizes[0]
         most = _FEW_BATCHES if self.quick else BATCHES_TOGETHER
         self.together = max(1, min(most, GROUP_BYTES // max(batch_bytes, 1)))
-        self.empty_rows = 0.0  # share of rows that met no vertex, in the first batch of an epoch
+        self.empty_rows = 0.0  # of the first batch of an epoch, see `MinibatchGroup`
 
     def shuffled(self) -> Iterator[Tensor]:
         """The training nodes in a new order, cut into batches."""
@@ -170,12 +170,12 @@ class Minibatches:
         yield from torch.split(nodes[:end], size)
 
     def singly(self, batches: Iterable[Tensor]) -> Generator[Minibatch]:
-        """What a step needs of each batch."""
+        """The batches, one at a time, ready for their steps."""
         for group in self.groups(batches):
             yield from group.each()
 
     def groups(self, batches: Iterable[Tensor]) -> Generator[MinibatchGroup]:
-        """The same, as many batches at a time as the sampler draws together."""
+        """The same batches, in groups as large as the sampler draws together."""
         made = self._drawn_together(iter(batches)) if self._draws_together else self._drawn(batches)
         for number, group in enumerate(made):
             if number == 0:
@@ -184,7 +184,7 @@ class Minibatches:
 
     @property
     def quick(self) -> bool:
-        """Whether an epoch's batches are drawn before a second thread would be of use."""
+        """True if an epoch's batches are so few that a second thread would save no time."""
         few = len(self.data.batch_nodes) <= _FEW_BATCHES * self.config.batch_size
         return few and self._draws_together
 

@@ -36,20 +36,20 @@ from fastgcn.sampling.check import check_blocks
 T = TypeVar("T")
 MakeSampler = Callable[[Adjacency], Sampler]
 
-# Multiplications of a step's first product below which it is taken on one thread. The other one
-# samples; and where cores are busy, two threads that wait for each other take ten times as long.
+# Below this many multiplications, a step's first product runs on one thread. The other core
+# samples; on busy cores, two threads that wait for each other take ten times as long.
 _SMALL_PRODUCT = 1 << 25
 
 
 class CpuBackend:
-    """The whole graph is in this process; `folder` is for files that are too large for memory.
+    """The whole graph is in this process; `folder` is for arrays that do not fit in memory.
 
-    `sampler` makes the user's own sampler from Â of the training graph, in place of the one that
-    the settings name; `model` is a network to start from, of which a copy is trained.
+    `sampler` makes the user's own sampler from Â of the training graph; it replaces the one that
+    the settings name. `model` is a network to start from; a copy of it is trained.
 
     Attributes, after `prepare`:
         data: the training graph.
-        model, sampler, minibatches, loss, step: what an epoch works with.
+        model, sampler, minibatches, loss, step: the parts that an epoch uses.
     """
 
     data: TrainingData
@@ -71,7 +71,7 @@ class CpuBackend:
         self.graph, self.config, self.folder = graph, config, folder
         self._make_sampler, self._given_model = sampler, model
         self._evaluators: dict[Part, Scorer | None] = {}
-        self._small_steps = False  # not known before the first batch
+        self._small_steps = False  # set by the first batch
 
     @property
     def device(self) -> torch.device:
@@ -94,7 +94,7 @@ class CpuBackend:
         every = config.validate_every
         self.validate_every = self._validation_interval() if every == "auto" else every
 
-    # What another backend of the same kind replaces.
+    # A subclass overrides these.
 
     def _training_data(self) -> TrainingData:
         return prepare(self.graph, self.config, self.folder)
@@ -107,7 +107,7 @@ class CpuBackend:
         return sampler
 
     def _check_blocks_of(self, sampler: Sampler) -> None:
-        """Refuse a sampler of the user's whose blocks do not fit the network."""
+        """Refuse a user's sampler whose blocks do not fit the network."""
         config, batch = self.config, self.data.batch_nodes[: self.config.batch_size]
         blocks = sampler.sample(batch, torch.Generator().manual_seed(config.seed))
         try:
@@ -155,7 +155,7 @@ class CpuBackend:
     def train_on(
         self, batches: Iterable[Tensor], seconds: dict[str, float] | None = None
     ) -> tuple[list[float], list[int]]:
-        """A step for each batch: their losses and sizes. Time is added to `seconds`."""
+        """Take a step for each batch; return their losses and sizes, and add to `seconds`."""
         seconds = {"sampling": 0.0, "compute": 0.0} if seconds is None else seconds
         losses: list[float] = []
         sizes: list[int] = []
@@ -168,7 +168,7 @@ class CpuBackend:
             return losses, sizes
         small = group.x.numel() // len(group) * self.model.sizes[1] < _SMALL_PRODUCT
         self._small_steps = small
-        # A thread that waits for a disk does not compute, so that one core is enough for both.
+        # A thread that waits for a disk does not compute, so one core is enough for both.
         on_disk = self.data.inputs.on_disk
         if on_disk or (torch.get_num_threads() > 1 and not self.minibatches.quick):
             groups = ahead(groups)
@@ -184,7 +184,7 @@ class CpuBackend:
         return losses, sizes
 
     def layer_rows(self) -> list[LayerRows]:
-        """What each sampled layer works on, of the whole training graph."""
+        """The rows that each sampled layer works on, for the whole training graph."""
         layers = self.model.convolutions[self.config.precompute :]
         return [
             LayerRows(hidden, layer.weight.detach())
@@ -193,13 +193,13 @@ class CpuBackend:
 
     @torch.no_grad()
     def hidden_rows(self) -> list[Tensor]:
-        """H (n, d) that goes into each sampled layer, of the whole training graph."""
+        """The input H (n, d) of each sampled layer, for the whole training graph."""
         matrix = self.data.adjacency
         every = torch.arange(matrix.n)
         csr = matrix.indptr, matrix.indices, matrix.values
         whole = Block.of_csr(every, every, csr).to(self.device)
         hidden = [self.data.rows(every).to(self.device)]
-        self.model.eval()  # looking at all rows must not move a batch norm's figures
+        self.model.eval()  # reading all rows must not change a batch norm's statistics
         for number, layer in enumerate(self.model.convolutions[:-1]):
             exact = self.config.precompute and number == 0
             mixed = layer(hidden[-1], None if exact else whole)
@@ -219,7 +219,7 @@ class CpuBackend:
         return None if evaluator is None or not len(evaluator) else evaluator(model)
 
     def _release(self) -> None:
-        """Let go of what only training needs: with a test beside it, it would be the peak."""
+        """Free what only training needs, so that the test does not raise the peak of memory."""
         self._evaluators.clear()
         del self.data, self.sampler, self.minibatches, self.step
 
@@ -232,7 +232,7 @@ class CpuBackend:
         restore_sampler(self.sampler, with_prefix(state, "kept."))
 
     def facts(self) -> dict[str, Any]:
-        """Which sampler of the user's it was."""
+        """The name of the user's sampler, if there is one."""
         return {} if self._make_sampler is None else {"sampler": name_of(self._make_sampler)}
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
@@ -243,12 +243,12 @@ class CpuBackend:
 
 
 def name_of(sampler: MakeSampler) -> str:
-    """How a run calls a sampler of the user's."""
+    """The name of a user's sampler, as a run records it."""
     return str(getattr(sampler, "__qualname__", type(sampler).__qualname__))
 
 
 def ready(graph: Graph, config: TrainConfig) -> CpuBackend:
-    """A backend that can train: for tests and benchmarks, which look at its parts."""
+    """A prepared backend, for tests and benchmarks that look at its parts."""
     backend = CpuBackend(graph, config)
     backend.prepare()
     return backend

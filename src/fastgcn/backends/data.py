@@ -1,4 +1,4 @@
-"""What a training run sees: the training graph's Â, inputs and labels."""
+"""The data of a training run: the training graph's Â, inputs and labels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,14 +35,14 @@ from fastgcn.sampling.block import Block
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """The graph that is trained on, renumbered 0..n-1 if it is a part of the whole.
+    """The training graph; its nodes are renumbered 0..n-1 if it is a part of the whole.
 
     Attributes:
         adjacency: Â of the training graph.
-        edges: those of the training graph, where neighbours are drawn from them.
+        edges: those of the training graph, if neighbours are drawn from them.
         features: rows of X (n, F).
-        inputs: what the network is given: rows of ÂX (n, F) where precomputed, or of [ÂX | X]
-            (n, 2F) for a first layer that wants both; else `features` itself.
+        inputs: the network's input: rows of ÂX (n, F) if precomputed, or of [ÂX | X] (n, 2F) for
+            a first layer that takes both; else `features` itself.
         batch_nodes: (k,) ids of the nodes that batches are made of.
         labels: (n,) int64 or (n, C) float32.
         statistics: of the training nodes' features, where they are standardised.
@@ -66,15 +66,15 @@ class TrainingData:
         return dense(self.input_rows(ids))
 
     def input_rows(self, ids: Tensor) -> InputRows:
-        """The same, sparse where they are kept so. The pages of Â are let go: a batch is drawn."""
+        """The same, sparse if stored sparse. Unmaps the pages of Â: the batch is drawn by now."""
         rows = self.inputs.take(ids.numpy())
         self.adjacency.forget()
         return rows
 
     def mixed_rows(self, block: Block, *, beside: bool) -> Tensor:
-        """(s, F): adj @ X of a block of the input layer; rows of X are not gathered.
+        """(s, F): adj @ X for a block of the input layer, without gathering rows of X.
 
-        With `beside`, (s, 2F): the rows of `dst` themselves to the right of that.
+        With `beside`, (s, 2F): the rows of `dst` themselves stand to the right.
         """
         assert block.csr is not None
         indptr, columns, values = block.csr
@@ -85,8 +85,8 @@ class TrainingData:
 
 
 class TrainingGraph(NamedTuple):
-    """The nodes trained on (None: all), Â of these, renumbered, and their edges where neighbours
-    are drawn from them.
+    """The training nodes (None: all), their Â, renumbered, and their edges if neighbours are
+    drawn from them.
 
     Attributes:
         squares: (n,) squared norms of the columns of Â.
@@ -107,7 +107,7 @@ class TrainingGraph(NamedTuple):
 def training_graph(graph: Graph, config: TrainConfig, folder: Path | None = None) -> TrainingGraph:
     """Induced on the training nodes if inductive, else all of the graph.
 
-    Where `memory` has no room for Â, it is in a file in `folder`, or the working directory.
+    If Â does not fit in `memory`, it lies in a file in `folder`, or in the working directory.
     """
     nodes = graph.split.train if config.inductive else None
     source = NormalizedRows(edges_of(graph.csr, nodes), config.normalization)
@@ -161,7 +161,7 @@ def _precomputed(
     config: TrainConfig,
     folder: Path | None,
 ) -> FeatureStore:
-    """ÂX: sparse where it pays and the CPU trains, else dense in memory, else in a file."""
+    """ÂX: sparse if that is faster and the CPU trains, else dense in memory, else in a file."""
     adjacency, plan = trained.adjacency, trained.plan
     if choose_device(config.device).type == "cpu":
         rows = Rows(adjacency.indptr, adjacency.indices, adjacency.values)
@@ -182,12 +182,12 @@ def _precomputed(
 
 
 def label_tensor(labels: AnyArray) -> Tensor:
-    """Class ids as int64, label sets as float32: what the losses take."""
+    """The labels as the losses take them: class ids as int64, label sets as float32."""
     return torch.from_numpy(labels.astype(np.int64 if labels.ndim == 1 else np.float32))
 
 
 def check_trainable(graph: Graph, config: TrainConfig) -> None:
-    """Refuse, in one sentence, what cannot be trained."""
+    """Raise an `InputError` if this graph cannot be trained on with these settings."""
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels, and training needs them")
     if not graph.split.train.size:
@@ -217,14 +217,14 @@ def loss_for(
     config: TrainConfig,
     summed: Callable[[Tensor], Tensor] = lambda counts: counts,
 ) -> nn.Module:
-    """The same, given the labels of the training nodes, or of some of them and how their counts
-    are `summed` with those of the others."""
+    """The same from the labels of the training nodes, or from those of one process; `summed` then
+    adds up the counts of all processes."""
     if graph.multilabel:
         if config.class_weight == "none":
             return nn.BCEWithLogitsLoss()
         positive = summed(labels.sum(dim=0))
         negative = summed((1 - labels).sum(dim=0))
-        # A label that all nodes have, or none has, still weighs something.
+        # Clamped, so that a label that all nodes have, or none has, keeps a weight above zero.
         return nn.BCEWithLogitsLoss(pos_weight=negative.clamp(min=1) / positive.clamp(min=1))
     if config.class_weight == "none":
         return nn.CrossEntropyLoss()

@@ -1,4 +1,4 @@
-"""Scores of a network on a part of the split, by the exact network, again and again or once."""
+"""Scores of the exact network on a part of the split, computed repeatedly or once."""
 
 import math
 from collections.abc import Sequence
@@ -36,12 +36,12 @@ from fastgcn.sampling.block import Block
 from fastgcn.sampling.neighborhood import FullSampler
 from fastgcn.scratch import Room
 
-# Multiplications of the first product below which a network is judged on one thread: the other one
-# would take as long to come and to go, and keep a core from drawing the next batches.
+# Below this many multiplications of the first product, a network is evaluated on one thread:
+# starting a second one takes as long, and its core could draw the next batches instead.
 _SMALL_PRODUCT = 1 << 28
 
 
-# Bytes of ÂX up to which a an `Evaluator` keeps its rows in memory.
+# An `Evaluator` keeps rows of ÂX in memory up to this many bytes.
 _KEPT_BYTES = 1 << 27
 
 
@@ -59,10 +59,10 @@ class Scorer(Protocol):
 class Evaluator:
     """Scores a network on a part of the split by the full GCN (eq. 1).
 
-    What does not depend on the weights, the needed rows of Â and of ÂX, is computed once: in
-    memory where it is little, and else, for it may be more than all that training holds, in a
-    file (`disk_inputs`), from which an evaluation reads it in chunks. Where the network is to be
-    judged `once`, Â(XW) takes less than ÂX, and nothing is kept unless XW has no room in memory.
+    The needed rows of Â and of ÂX do not depend on the weights and are computed once. Few of them
+    are kept in memory. Many, which may take more memory than training does, are kept in a file
+    (`disk_inputs`) and read in chunks. If the network is evaluated only `once`, Â(XW) is less work
+    than ÂX, and nothing is kept unless XW does not fit in memory.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Evaluator:
         return len(self._part)
 
     def __call__(self, model: GCN) -> Metrics:
-        """Scores of the network as it is."""
+        """Scores of the network with its current weights."""
         if self._features is None:
-            # Here and not before: standardised features are scaled by figures of the network.
+            # Not earlier: the network holds the mean and scale of standardised features.
             self._features = feature_rows(model, self._graph.features, self._nodes)
             self._plan(self._features, model)
         if self._inputs is None:
@@ -109,7 +109,7 @@ class Evaluator:
         return measure(found.cpu().numpy(), self.labels)
 
     def _logits_chunk_by_chunk(self, model: GCN) -> Tensor:
-        """What is not kept is read or computed on the way."""
+        """Read or compute in chunks whatever is not kept."""
         assert self._features is not None
         return full_forward(
             model,
@@ -143,7 +143,7 @@ class Evaluator:
             self._keep_in_a_file(features, self._needed)
 
     def _keep_in_memory(self, features: NodeFeatures, model: GCN, *, dense: bool) -> None:
-        """The rows of ÂX, on the CPU sparse where they are few entries, else if `dense` dense."""
+        """Keep rows of ÂX: sparse on the CPU if they have few entries, else dense if `dense`."""
         device = next(model.parameters()).device
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
         blocks = FullSampler(self._rows, len(model.layers) - 1).sample(part)
@@ -157,7 +157,7 @@ class Evaluator:
         self._blocks = [block.to(device) for block in blocks]
 
     def _keep_in_a_file(self, features: NodeFeatures, needed: list[IntArray]) -> None:
-        """The rows of ÂX that the first layer wants; nothing where the disk has no room."""
+        """Keep the rows of ÂX that the first layer reads, unless the disk has no room."""
         try:
             kept = first_layer_rows(
                 self._graph,
@@ -187,9 +187,9 @@ def _probabilities(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor
 
 
 class _Remembered:
-    """Rows of Â, of which those of `nodes`, ascending, are made once.
+    """Rows of Â that are made only once for `nodes`, which are ascending.
 
-    Reading them again each time would map most of a store's edges, which lie scattered.
+    The edges lie scattered in a store, so reading them each time would map most of its pages.
     """
 
     def __init__(self, source: AdjacencyRows, nodes: IntArray) -> None:
@@ -210,23 +210,23 @@ class _Remembered:
         return Rows(some, indices[first:last], values[first:last])
 
 
-# What a step costs beside its products (drawing, finding entries, Adam), as multiplications: the
-# tenth of a millisecond or so that it takes.
+# A step's cost beside its products (drawing, finding entries, Adam): about a tenth of a
+# millisecond, counted in multiplications.
 _OF_A_STEP = 1 << 21
 
-# An epoch counts as so many at least. A validation of fewer is over in a hundredth of a second.
+# An epoch counts as at least this many multiplications: a hundredth of a second of validation.
 _OF_AN_EPOCH = 1 << 28
 
 
 class Sizes(NamedTuple):
-    """What the work depends on, beside the settings.
+    """The sizes that the work of training and validation depends on, beside the settings.
 
     Attributes:
         nodes, entries: of Â of the training graph.
         batch_nodes: nodes that batches are made of.
         all_nodes, all_entries: of Â of the whole graph, which validation sees.
-        inputs: numbers that X holds, of sparse features those stored.
-        judged, judged_entries: validation nodes, and entries of their rows of Â.
+        inputs: numbers stored in X.
+        scored, scored_entries: validation nodes, and entries of their rows of Â.
     """
 
     nodes: int
@@ -235,8 +235,8 @@ class Sizes(NamedTuple):
     all_nodes: int
     all_entries: int
     inputs: int
-    judged: int
-    judged_entries: int
+    scored: int
+    scored_entries: int
 
     @classmethod
     def of(
@@ -245,10 +245,10 @@ class Sizes(NamedTuple):
         batch_nodes: int,
         csr: CSR,
         features: FloatArray | csr_array,
-        judged: IntArray,
+        scored: IntArray,
     ) -> "Sizes":
-        """`adjacency` is Â trained on; `csr`, without loops, and `features` are the graph's."""
-        nodes, degrees = len(csr.indptr) - 1, csr.indptr[judged + 1] - csr.indptr[judged]
+        """`adjacency` is the training graph's Â; `csr`, without loops, is the whole graph's."""
+        nodes, degrees = len(csr.indptr) - 1, csr.indptr[scored + 1] - csr.indptr[scored]
         return cls(
             adjacency.n,
             len(adjacency.indices),
@@ -256,21 +256,21 @@ class Sizes(NamedTuple):
             nodes,
             len(csr.indices) + nodes,
             features.size,
-            len(judged),
-            int(degrees.sum()) + len(judged),
+            len(scored),
+            int(degrees.sum()) + len(scored),
         )
 
     @property
     def row_of_inputs(self) -> float:
-        """Numbers in a row of ÂX, X being mixed as if no two neighbours shared a feature."""
+        """Numbers in a row of ÂX, assuming that no two neighbours share a feature."""
         return self.inputs / self.all_nodes * self.all_entries / self.all_nodes
 
 
 def validation_interval(sizes: Sizes, config: TrainConfig, widths: Sequence[int]) -> int:
-    """The least number of epochs of training that are as much work as one validation.
+    """The least number of training epochs that are as much work as one validation.
 
-    `widths` are the network's, F, d_1, ..., C. Where an epoch is little work, less than a
-    hundredth of a second, it counts as that much.
+    `widths` are the network's, F, d_1, ..., C. An epoch of less than a hundredth of a second
+    counts as a hundredth of a second.
 
     >>> n, k = 232_965, 152_410
     >>> reddit = Sizes(k, 10_000_000, k, n, 23_400_000, 602 * n, 23_699, 2_400_000)
@@ -282,13 +282,13 @@ def validation_interval(sizes: Sizes, config: TrainConfig, widths: Sequence[int]
 
 
 def validation_work(sizes: Sizes, widths: Sequence[int]) -> float:
-    """Multiplications of the full network on the validation nodes, ÂX being kept.
+    """Multiplications of the full network on the validation nodes, if ÂX is kept.
 
-    Each layer multiplies by W the rows that the layer above reads, and by Â's entries what comes
-    of it. Rows are as many as the entries that read them, up to all there are; below the
-    neighbours of the validation nodes, nodes have the mean degree.
+    Each layer multiplies the rows that the layer above reads by W, and the result by Â's entries.
+    It is assumed that each entry reads another row, up to all rows of the graph, and that nodes
+    below the neighbours of the validation nodes have the mean degree.
     """
-    rows, entries, work = float(sizes.judged), float(sizes.judged_entries), 0.0
+    rows, entries, work = float(sizes.scored), float(sizes.scored_entries), 0.0
     for n_in, n_out in list(pairwise(widths))[:0:-1]:
         read = min(entries, float(sizes.all_nodes))
         work += _product(rows, read, entries, n_in, n_out)
@@ -297,12 +297,12 @@ def validation_work(sizes: Sizes, widths: Sequence[int]) -> float:
 
 
 def training_work(sizes: Sizes, config: TrainConfig, widths: Sequence[int]) -> float:
-    """Multiplications of an epoch's steps, and something for each step beside them.
+    """Multiplications of an epoch's steps, with a fixed cost for each step.
 
-    The gradient of a layer is twice its own work, of the first layer once: its input has none.
-    A batch of s out of n nodes meets a vertex of c entries with probability 1 - (1 - s/n)^c,
-    where c is the mean; of the vertices drawn over all of the graph that share is computed. What
-    `history` and `optimal` look at before an epoch is not counted, nor are products for skips.
+    A layer's gradient is twice the layer's work; the first layer's is once, as its input has none.
+    A batch of s out of n nodes has an edge to a vertex of c entries with probability
+    1 - (1 - s/n)^c, c being the mean; this share of the vertices drawn over the whole graph is
+    computed. Not counted: the passes of `history` and `optimal`, and the products of skips.
     """
     full_batch = config.method == "gcn"
     rows = float(sizes.batch_nodes if full_batch else min(config.batch_size, sizes.batch_nodes))

@@ -1,4 +1,4 @@
-"""The full network by eq. 1, layer by layer in row chunks, for the nodes that are asked for."""
+"""The full network by eq. 1, layer by layer in chunks of rows, for the requested nodes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,11 +23,11 @@ from fastgcn.scratch import Room
 
 # Nodes whose rows are mixed together; bounds the temporaries.
 _NODES_AT_ONCE = 32_768
-# Rows of X or ÂX that are multiplied together: few enough to be in the cache still once read.
+# Rows of X or ÂX that are multiplied together: few enough to stay in the cache after reading.
 _ROWS_AT_ONCE = 2_048
 
-# Arrays of rows that are filled, or read while others are, at a time: who has some memory to
-# give makes room of that part of it for each.
+# Arrays of rows in use at the same time, filled or read. A caller with a limit on memory divides
+# it by this number to get the `room` of each array.
 ROW_ARRAYS = 3
 
 
@@ -44,9 +44,9 @@ def full_forward(
 ) -> Tensor:
     """(len(nodes), d): H^(layers) of `nodes`, on the network's device.
 
-    Layer l is computed for the nodes that layer l+1 needs and no others: those of `needed_nodes`,
-    which may be known before, as may be the rows of ÂX of `needed[1]`, `mixed`. On the CPU, the
-    rows of a layer that are more than there is `room` for are in a file, the result's too.
+    Layer l is computed only for the nodes that layer l+1 needs. A caller who knows these already
+    passes `needed`, the result of `needed_nodes`; `mixed` are rows of ÂX of `needed[1]`. On the
+    CPU, the rows of a layer that exceed `room` are in a file, those of the result too.
     """
     if needed is None:
         layers = len(model.layers) if layers is None else layers
@@ -57,12 +57,12 @@ def full_forward(
 class ExactForward:
     """The exact network (eq. 1) for some nodes, one layer after the other in chunks of rows.
 
-    A subclass says how a layer mixes the rows below it (`mix`), which depends on where they are.
+    A subclass defines how a layer mixes the rows below it (`mix`), depending on where they lie.
 
     Attributes:
-        h: rows of H^(l) by node id; stale where no layer wants them as they are.
-        z: what the next layer mixes: HW, or H where W widens. Where h is
-            not wanted, z is all that is kept of a layer, and mostly narrower.
+        h: rows of H^(l) by node id; out of date if no layer reads them unmixed.
+        z: the rows that the next layer mixes: HW, or H if W is wider. If h is not read, only z
+            is kept of a layer; it is mostly narrower.
     """
 
     def __init__(self, model: GCN, features: FeatureStore, room: Room | None = None) -> None:
@@ -70,12 +70,12 @@ class ExactForward:
         self.device = next(model.parameters()).device
         self.room = room if self.device.type == "cpu" else None
         self.h: Callable[[IntArray], Tensor] = self._inputs
-        self.hidden: list[RowBuffer] = []  # of the asked nodes, where the output layer wants them
+        self.hidden: list[RowBuffer] = []  # of the requested nodes, if the output layer reads them
         self.z = RowBuffer(np.empty(0, np.int64))
         self.advance: Callable[[int], None] = lambda _: None
 
     def mix(self, number: int) -> Callable[[int, IntArray], Tensor]:
-        """A function that gives rows of Âz for a layer: of its nodes `ids`, from place `start`."""
+        """A function (start, ids) -> rows of Âz: `ids` are the layer's nodes from `start` on."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ class ExactForward:
         self, nodes: IntArray, needed: list[IntArray], mixed: FeatureStore | None = None
     ) -> Tensor:
         """(len(nodes), d): rows of the last layer. `needed` are the nodes of each layer, ascending,
-        from the input up; `mixed`, where it is known, gives rows of ÂX of `needed[1]`."""
+        from the input up; `mixed`, if known, gives rows of ÂX of `needed[1]`."""
         work = sum(map(len, needed if mixed is None else needed[1:]))
         with _evaluating(self.model), progress("Applying the network", work, "rows") as advance:
             self.advance = advance
@@ -111,10 +111,10 @@ class ExactForward:
         asked: IntArray,
         mixed: FeatureStore | None,
     ) -> None:
-        """H^(number+1) of `nodes`, or what the layer above does to it first.
+        """H^(number+1) of `nodes`, or the product of it that the layer above starts with.
 
-        `wanted`, some of them, are those whose own rows a layer above may ask for; `nodes` itself
-        where there is none above.
+        `wanted` are those of `nodes` whose own rows a layer above may read; `nodes` itself if
+        there is no layer above.
         """
         layer, last = self.model.convolutions[number], wanted is nodes
         upper = None if last else self.model.convolutions[number + 1]
@@ -145,7 +145,7 @@ class ExactForward:
     def _convolution(
         self, number: int, known: FeatureStore | None
     ) -> Callable[[int, IntArray], Tensor]:
-        """ÂHW of some nodes of a layer, from z or from rows of ÂX that are `known`."""
+        """ÂHW of some nodes of a layer, from z or from the `known` rows of ÂX."""
         layer = self.model.convolutions[number]
         if known is not None:
             return lambda start, ids: (
@@ -163,7 +163,7 @@ class ExactForward:
 
 
 class _GraphForward(ExactForward):
-    """The exact network on rows of Â that are all at hand."""
+    """The exact network in one process, which can read all rows of Â."""
 
     def __init__(
         self, model: GCN, source: AdjacencyRows, features: FeatureStore, room: Room | None
@@ -185,7 +185,7 @@ class _GraphForward(ExactForward):
         return mixed
 
     def _at_once(self) -> int:
-        """Where z is in a file, all of it is read each time, so that more nodes are taken."""
+        """If z is in a file, all of it is read for each chunk, so chunks are larger."""
         if self.room is None or not self.z.on_disk:
             return super()._at_once()
         row_bytes = 16 * self.z.rows.shape[1] + 2 * mean_row_bytes(self.source)
@@ -193,7 +193,7 @@ class _GraphForward(ExactForward):
 
 
 def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
-    """The place in `nodes`, ascending, of any of them, by the cheapest means."""
+    """A function from node ids to positions in `nodes`, ascending, by the cheapest method."""
     if len(nodes) == n:
         return lambda ids: ids
     if _few(len(nodes), n):
@@ -204,7 +204,7 @@ def _numbering(nodes: IntArray, n: int) -> Callable[[IntArray], IntArray]:
 
 
 def needed_nodes(source: AdjacencyRows, nodes: IntArray, layers: int) -> list[IntArray]:
-    """Node sets, ascending, from the input up: what each layer must know for `nodes`."""
+    """The nodes that each layer needs to compute `nodes`, ascending, from the input up."""
     sets = [nodes]
     for _ in range(layers):
         if 2 * len(sets[0]) > source.n:
@@ -215,15 +215,15 @@ def needed_nodes(source: AdjacencyRows, nodes: IntArray, layers: int) -> list[In
             _distinct(source.rows(ids).indices, source.n)
             for _, ids in _chunks(sets[0], _NODES_AT_ONCE)
         ]
-        # A node's own row is needed too, where Â has no loop to ask for it.
+        # A node's own row is needed too; without loops, Â does not name it.
         sets.insert(0, _distinct(np.concatenate([sets[0], *columns]), source.n))
     return sets
 
 
 def with_all_of_most(needed: list[IntArray], n: int) -> list[IntArray]:
-    """The same sets, the first layer's nodes being all n where they are most of them.
+    """The same sets, but with all n nodes in the first layer if it has most of them.
 
-    What is kept of ÂX then serves any other part of the graph that needs most of it too.
+    The rows of ÂX that are kept then serve any other part that needs most of the graph.
     """
     if len(needed) < 3 or 2 * len(needed[1]) <= n:
         return needed
@@ -240,12 +240,12 @@ def _distinct(ids: IntArray, n: int) -> IntArray:
 
 
 def _few(count: int, n: int) -> bool:
-    """Whether sorting or searching so many ids costs less than a table over all n."""
+    """True if sorting or searching `count` ids costs less than a table over all n."""
     return 16 * count < n
 
 
 def _chunks(ids: IntArray, size: int) -> Iterator[tuple[int, IntArray]]:
-    """At least one chunk, so that an array that is filled from chunks always has its width."""
+    """At least one chunk, so that an array filled from chunks always gets its width."""
     for start in range(0, max(len(ids), 1), size):
         yield start, ids[start : start + size]
 
@@ -261,7 +261,7 @@ def _evaluating(model: GCN) -> Iterator[None]:
 
 
 def full_view(model: GCN, graph: Graph) -> tuple[AdjacencyRows, NodeFeatures]:
-    """The rows of Â and of X that this network sees of a graph."""
+    """The rows of Â and of X of a graph, as this network reads them."""
     return (
         NormalizedRows(GraphEdges(graph.csr), model.normalization),
         feature_rows(model, graph.features),
@@ -271,13 +271,13 @@ def full_view(model: GCN, graph: Graph) -> tuple[AdjacencyRows, NodeFeatures]:
 def feature_rows(
     model: GCN, features: FloatArray | csr_array, nodes: IntArray | None = None
 ) -> NodeFeatures:
-    """The rows of a feature matrix, or of its part `nodes`, as this network wants them scaled."""
+    """The rows of a feature matrix, or of `nodes` only, scaled as this network expects."""
     return NodeFeatures(
         features, model.feature_scaling, nodes, model.feature_statistics, keep_pages=False
     )
 
 
 def check_width(model: GCN, width: int, who: str) -> None:
-    """The network was made for features of this width."""
+    """Refuse features of another width than the network was trained on."""
     if width != model.sizes[0]:
         raise InputError(f"the model was trained on {model.sizes[0]} features, {who} {width}")

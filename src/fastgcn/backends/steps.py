@@ -47,7 +47,7 @@ class Moments:
 class Adam:
     """Adam (Kingma & Ba) with L2, its state open to compiled updates of parameters on the CPU.
 
-    Not a subclass of torch's, which brings torch's compiler into every process: seconds.
+    Not a subclass of torch's, which loads torch's compiler into every process and takes seconds.
 
     Attributes:
         param_groups: `params` and their `weight_decay`, as in torch.
@@ -103,7 +103,7 @@ class Adam:
             )
 
     def moments(self, parameter: nn.Parameter) -> Moments:
-        """What an update of this parameter on the CPU reads and writes."""
+        """The arrays that an update of this parameter on the CPU reads and writes."""
         found = self._moments.get(id(parameter))
         if found is not None:
             return found
@@ -120,7 +120,7 @@ class Adam:
         return moments
 
     def state_dict(self) -> dict[str, Any]:
-        """`state` by the parameters' numbers, and the groups with numbers in their place."""
+        """`state` by parameter number, and the groups with numbers instead of parameters."""
         for parameter in self._parameters():
             if (moments := self._moments.get(id(parameter))) is not None:
                 self.state[parameter]["step"].fill_(moments.step)
@@ -134,7 +134,7 @@ class Adam:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Copy the `state` of such a dictionary; groups stay as they are."""
+        """Copy the `state` of a `state_dict()`; groups stay as they are."""
         parameters = dict(enumerate(self._parameters()))
         self.state = {}
         for number, state in state_dict["state"].items():
@@ -169,7 +169,7 @@ Csr = tuple[IntArray, IntArray, FloatArray]
 
 
 class Step(Protocol):
-    """Moves the weights along one batch's gradient, and says its loss."""
+    """Moves the weights along one batch's gradient and returns its loss."""
 
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float: ...
 
@@ -281,7 +281,7 @@ class CompiledStep:
     def _steps(
         self, parts: list[Csr], shapes: IntArray, x: InputRows, labels: Tensor
     ) -> list[float]:
-        """A step for each of `shapes`, as `train_steps` wants them."""
+        """Take a step for each of `shapes`, which are in `train_steps`' format."""
         parameters = self._parameters(steps=len(shapes))
         needed = work_size(self.sizes, shapes)
         if needed > len(self.work):
@@ -309,7 +309,7 @@ class CompiledStep:
         return losses.tolist()
 
     def _parameters(self, *, steps: int) -> "_Parameters":
-        """All weights and then all biases, so many steps further."""
+        """All weights and then all biases; their step counts are advanced by `steps`."""
         kept = self.parameters
         if kept is None or kept.moments[0] is not self.optimizer.moments(self.layers[0].weight):
             tensors = [layer.weight for layer in self.layers] + [la.bias for la in self.layers]
@@ -323,7 +323,7 @@ class CompiledStep:
 
 
 class _Parameters:
-    """Parameters as `train_steps` wants them: making these tuples takes as long as half a step."""
+    """Parameters in `train_steps`' format; kept, because making them takes half a step's time."""
 
     def __init__(self, moments: list[Moments]) -> None:
         self.moments = moments

@@ -1,4 +1,4 @@
-"""The command line: a thin skin over the library.
+"""The command line: a thin layer over the library.
 
 Commands import what they need when they run, so that `fastgcn --help` is quick.
 """
@@ -61,7 +61,7 @@ def main(commands: typer.Typer = app) -> None:
     except FastGCNError as error:
         _fail(str(error))
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); Python would complain once more at exit.
+        # The reader of the output has closed it (`| head`); Python would raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except MemoryError as error:

@@ -65,11 +65,11 @@ def _opened(
     alone: dict[str, bool],
     out: tuple[Path, tuple[str, ...]] | None = None,
 ) -> "Iterator[tuple[Run, Graph | Shard, bool]]":
-    """A run, the graph to apply it to, and whether this process is the one that writes.
+    """A run, the graph to apply it to, and True if this process writes the results.
 
-    Of several processes, each has its shard of the graph. `alone` are the options that only a
-    single process has, and whether they were given. `out` is the file to write and the endings
-    that it may have; it is checked before anything is computed for it.
+    If there are several processes, each gets its shard of the graph. `alone` maps each option
+    that only a single process has to True if it was given. `out` is the file to write and its
+    allowed endings; it is checked before anything is computed.
     """
     with joined() as group:
 
@@ -149,7 +149,7 @@ def _open(
     if group is not None and shard is not None:
         group.check_equal("run", _digest(run))
         group.check_equal("data", fingerprint(graph))
-    # Of the run's own data in one process it is not asked: that may take as long as predicting.
+    # Not checked for the run's own data in one process: it may take as long as predicting.
     known = data is not None or shard is not None
     if known and speaks(group) and fingerprint(graph) != run.fingerprint:
         say(f"Note: {graph.name} is not the graph (or the split) that the run was trained on.")
@@ -165,7 +165,7 @@ def _digest(run: "Run") -> str:
 
 
 def held_to(threads: int | None) -> AbstractContextManager[None]:
-    """Run on so many threads, where a number was given."""
+    """Run on this many threads, if a number was given."""
     from fastgcn.machine import thread_count
 
     return nullcontext() if threads is None else thread_count(threads)
@@ -217,7 +217,7 @@ def predict(
     out: OutFile = Path(),
     nodes: Nodes = None,
     samples: Annotated[
-        str | None, typer.Option(help="Sample so many vertices a layer instead of using all.")
+        str | None, typer.Option(help="Sample this many vertices a layer instead of using all.")
     ] = None,
     new_nodes: Annotated[
         Path | None, typer.Option(help="Table of nodes that the graph does not have.")
@@ -271,7 +271,7 @@ def predict(
 def _new_nodes(
     graph: "Graph | Shard", new_nodes: Path | None, new_edges: Path | None
 ) -> dict[str, Any]:
-    """What `predict_new` wants to know of new nodes, from their tables."""
+    """The arguments of `predict_new`, from the tables of new nodes."""
     from fastgcn.data.tables import read_new_nodes
     from fastgcn.infer.predict import graph_of
 
@@ -328,7 +328,7 @@ def _write(parts: Iterator[Any], write: Callable[[], None], *, writes: bool) -> 
 
 
 def _chosen(graph: "Graph | Shard", nodes: str | None) -> "IntArray":
-    """The nodes that `--nodes` names, of this process's shard if there are several."""
+    """The nodes that `--nodes` names; if there are several processes, those of this shard."""
     from fastgcn.graph.graph import Graph, parse_nodes
 
     if isinstance(graph, Graph):

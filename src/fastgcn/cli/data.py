@@ -59,7 +59,7 @@ def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
 
 
 def launched() -> bool:
-    """Whether torchrun, or anything that sets its variables, has started this process."""
+    """True if torchrun, or anything that sets its variables, has started this process."""
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 
@@ -113,7 +113,7 @@ def open_data(
         return load(), None
     from fastgcn.backends.ranks.shard import Shard
 
-    # Machines may have different folders under one name; all must agree whether it is sharded.
+    # Machines may have different folders under one name; if one has shards, all must use them.
     if not any(group.host_comm.gather_counts(sharded, "the data")):
         if group.size == 1:
             return load(), None

@@ -75,7 +75,7 @@ def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
 
 
 def size(n_bytes: float) -> str:
-    """A number of bytes as people write it.
+    """A number of bytes as text, with a unit.
 
     >>> size(561_000_000)
     '561.0 MB'
@@ -146,7 +146,7 @@ class EpochView:
         self._task: Any = None
         self._next_line = 0.0
         self._last = ""
-        self._judged: dict[str, Any] | None = None  # the last record with validation
+        self._validated: dict[str, Any] | None = None  # the last record with validation
         self._show = show
         self._diverged = False
         self._log: Any = None
@@ -182,11 +182,11 @@ class EpochView:
             )
         text = f"loss {record['train_loss']:.4f}"
         if "val_micro_f1" in record:
-            self._judged = record
-        if self._judged is not None:
-            text += f"  val F1 {self._judged['val_micro_f1']:.4f}"
-            if self._judged is not record:
-                text += f" (epoch {self._judged['epoch']})"
+            self._validated = record
+        if self._validated is not None:
+            text += f"  val F1 {self._validated['val_micro_f1']:.4f}"
+            if self._validated is not record:
+                text += f" (epoch {self._validated['epoch']})"
         text += f"  {1000 * record['seconds_per_batch']:.2f} ms a batch"
         self._last = f"epoch {record['epoch']}: {text}"
         if self._bar is not None:

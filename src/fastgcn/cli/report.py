@@ -45,7 +45,7 @@ def report(
 def diagnose(
     data: Annotated[str, typer.Argument(help="A data set's name, or a folder or file to load.")],
     run: Annotated[
-        Path | None, typer.Option(help="A run: its network and settings, and not random weights.")
+        Path | None, typer.Option(help="Use the network and settings of this run.")
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="Settings to start from, as in train; auto by default.")
@@ -80,7 +80,7 @@ def diagnose(
     )
 
     if out is not None and not out.parent.is_dir():
-        # Now, and not after everything has been measured.
+        # Checked before anything is measured.
         raise InputError(f"there is no folder {out.parent} to write {out.name} into")
     graph = load_graph(data, split, split_seed)
     config, model = _subject(graph, run, preset, settings)

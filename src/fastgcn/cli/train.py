@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def run_folder(group: "ProcessGroup | None", asked: Path | None, name: str) -> tuple[Path, bool]:
-    """The folder of a run, and whether to continue the run that is in it.
+    """The folder of a run, and True if the run in it is to be continued.
 
-    A run is continued if torchrun has restarted the processes that began it. Its own store says
-    so; a run that was there before is never continued.
+    A run is continued if torchrun has restarted the processes that began it, as torchrun's own
+    store shows. A run from before that is never continued.
     """
     key = f"run of {name} in {asked}"
 
@@ -86,7 +86,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flag(setting: Setting) -> inspect.Parameter:
-    """The flag of a setting; None where it is not given."""
+    """The flag of a setting; its value is None if it is not given."""
     text = setting.help
     if not setting.automatic and setting.default is not None:
         text += f" [default: {setting.default_text}]"
@@ -107,7 +107,7 @@ def _flag(setting: Setting) -> inspect.Parameter:
 def given_settings(
     file: Path | None, assignments: Sequence[str] | None, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings that a command was given: in a file, by `--set` and by flags, which win."""
+    """The settings given in a file, by `--set` and by flags; a later one overrides."""
     parsed = {
         name: SETTINGS[name].parse(value) if isinstance(value, str) else value
         for name, value in flags.items()
@@ -211,7 +211,7 @@ def _train(
 def _resume(
     run_dir: Path, tensorboard: Path | None, json: bool, group: "ProcessGroup | None"
 ) -> "Run | None":
-    """The run when it is done; None where another process has it."""
+    """The finished run; None in processes that do not keep it."""
     from fastgcn.train.loop import resume
     from fastgcn.train.run import RunFolder
 
@@ -248,7 +248,7 @@ def _announce(graph: "Graph", config: "TrainConfig") -> None:
 
 
 def _with_sizes(graph: "Graph", config: "TrainConfig") -> "TrainConfig":
-    """The settings with numbers for `samples = "auto"`, and a line that says them."""
+    """The settings with numbers for `samples = "auto"`, which are printed."""
     if config.samples != "auto" or config.method != "fastgcn":
         return config
     from fastgcn.diagnose.auto import choose_samples

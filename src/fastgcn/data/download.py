@@ -1,4 +1,4 @@
-"""Downloads by pooch that are whole and checked, or not there."""
+"""Downloads by pooch; a downloaded file exists only once it is complete and checked."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from fastgcn.progress import progress
 
 _CHUNK = 1 << 16
 _BACKOFF = 0.5  # seconds before the second attempt; doubled before each further one
-_PASSING = (408, 425, 429, 500, 502, 503, 504)  # answers that may be different the next time
+_PASSING = (408, 425, 429, 500, 502, 503, 504)  # status codes after which a retry may succeed
 
 
 class _WrongContentError(Exception):
@@ -32,11 +32,11 @@ def download(
     attempts: int = 3,
     timeout: float = 30.0,
 ) -> None:
-    """Fetch `url` to `destination`, which is whole and checked once it exists.
+    """Fetch `url` to `destination`, which is complete and checked once it exists.
 
     The content is compared with `git_blob` (SHA-1 of `blob SIZE`, a zero byte and the content),
-    `sha256` and `size`, where they are given. Any number of processes and threads may fetch the
-    same file at once: each writes a file of its own, which is renamed at the end.
+    `sha256` and `size`, if they are given. Any number of processes and threads may fetch the
+    same file at once: each writes its own file, which is renamed at the end.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise InputError(f"a download needs an http or https address, got {url!r}")
@@ -60,11 +60,11 @@ def download(
 
 
 def _fetch(url: str, part: Path, size: int | None, attempts: int, timeout: float) -> None:
-    """Write what the server sends to `part`; tries again after an error that may pass."""
+    """Write the server's answer to `part`; retries after a temporary error."""
     import requests
     from pooch import HTTPDownloader
 
-    # Compressed answers would be longer or shorter than the file.
+    # A compressed answer would not have the size of the file.
     headers = {"User-Agent": f"fastgcn/{__version__}", "Accept-Encoding": "identity"}
     name = urlsplit(url).path.rpartition("/")[2]
     passing = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
@@ -137,7 +137,7 @@ def _reason(error: BaseException) -> str:
     import requests
 
     if isinstance(error, _WrongContentError):
-        return f"what came was damaged and has been removed: {error}"
+        return f"the downloaded file was wrong and has been removed: {error}"
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code} {error.response.reason}"
     first: BaseException = error

@@ -38,9 +38,9 @@ class _Run:
 
 
 class KeySpool:
-    """Sorts int64 keys of `bits` bits (stable), each with a float32 value where `valued`.
+    """Sorts int64 keys of `bits` bits (stable), each with a float32 value if `valued`.
 
-    Keys are partitioned into buckets by their highest bits as they come. `drain` sorts one
+    `add` partitions keys into buckets by their highest bits. `drain` sorts one
     bucket after the other; a bucket that is too large is partitioned again by the next bits.
     Keys and values that do not fit into about `memory` bytes are kept in two files in
     `folder`, which `drain` deletes at its end.
@@ -66,7 +66,7 @@ class KeySpool:
         self.size = 0
 
     def add(self, keys: IntArray, values: FloatArray) -> None:
-        """Take keys (and values); they are copied."""
+        """Add keys (and values); they are copied."""
         taken = 0
         while taken < len(keys):
             count = min(len(keys) - taken, len(self._keys) - self._filled)
@@ -104,7 +104,7 @@ class KeySpool:
         yield from deeper.drain()
 
     def _pieces(self, bucket: int) -> Iterator[Piece]:
-        """A bucket's keys in the order they came."""
+        """A bucket's keys in the order they were added."""
         for offsets in self._spills:
             for start in range(offsets[bucket], offsets[bucket + 1], self._most_sorted):
                 count = min(self._most_sorted, offsets[bucket + 1] - start)
@@ -189,7 +189,7 @@ class EdgeSorter:
         self._values = np.empty(2 * chunk if weighted else 0, np.float32)
 
     def add(self, source: IntArray, target: IntArray, weights: FloatArray | None = None) -> None:
-        """Take edges: ids 0..n-1, and weights (none negative) where the sorter is weighted."""
+        """Add edges: ids 0..n-1, and weights (none negative) if the sorter is weighted."""
         assert (weights is not None) == self._weighted
         source, target, checked = checks.edge_arrays(source, target, weights, self._n)
         values = NO_VALUES if checked is None else checked
@@ -209,7 +209,7 @@ class EdgeSorter:
             self._spool.add(self._keys[:filled], self._values[:filled])
 
     def finish(self) -> Cleaning:
-        """Write the arrays; returns what was dropped and merged."""
+        """Write the arrays; returns how many edges were dropped and merged."""
         indptr = np.zeros(self._n + 1, np.int64)
         duplicates = self._write_rows(indptr[1:])
         np.cumsum(indptr, out=indptr)

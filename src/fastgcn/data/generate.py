@@ -1,8 +1,8 @@
 """Edges of a degree-corrected planted partition, drawn without duplicates in bounded memory.
 
-With θ the wanted degrees and Θ their sum over a community, nodes u and v of one community
-are joined with a chance proportional to θ(u)·θ(v) / Θ, and nodes of two communities with one
-proportional to θ(u)·θ(v), as long as these chances are small.
+Let θ be the wanted degrees and Θ their sum over a community. Nodes u and v of one community
+are joined with probability proportional to θ(u)·θ(v) / Θ, and nodes of two communities with
+probability proportional to θ(u)·θ(v), as long as these probabilities are small.
 
 Edges drawn one by one would repeat. Instead, nodes are ordered by rising θ; each node gets a
 number of neighbours among the nodes after it, and draws that many distinct ones by weight. A
@@ -98,7 +98,7 @@ def _truncated_mean(low: float, high: float, exponent: float) -> float:
     def integral(power: float) -> float:
         if abs(power + 1) < 1e-9:
             return float(np.log(high / low))
-        # Relative to `high`, so that a far lower end does not overflow.
+        # Relative to `high`, so that a much smaller `low` does not overflow.
         return float(1 - (low / high) ** (power + 1)) / (power + 1)
 
     return high * integral(1 - exponent) / integral(-exponent)
@@ -146,8 +146,8 @@ def _prefix_sums(weight: FloatArray) -> FloatArray:
 def _row_counts(share: FloatArray, room: IntArray, total: int) -> IntArray:
     """Whole numbers that sum to `total`, proportional to `share` but at most `room`.
 
-    Where `room` is too small, the other rows get more. `GenerateConfig` has checked that there
-    is room for all.
+    If `room` is too small for a row, the other rows get more. `GenerateConfig` has checked that
+    there is room for all.
     """
     share = np.where(room > 0, share, 0)
     low, high = 0.0, 1.0 / max(float(share.max()), 1e-300)
@@ -259,7 +259,7 @@ def _write_features(
         mine = slice(block * step, min((block + 1) * step, config.nodes))
         rows: FloatArray = means[labels[mine]]
         rows += _stream(config, _NOISE, block).standard_normal(rows.shape, np.float32)
-        # Mapped anew for each block: the pages of an open map count as memory of the process.
+        # Mapped again for each block, because pages of an open map count as process memory.
         open_memmap(writer.path("features"), mode="r+")[mine] = rows
         return len(rows)
 

@@ -27,30 +27,30 @@ _ROUNDING = 1e-9  # more than the rounding error of sums of shares
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateConfig:
-    """A graph with communities, hubs, and features that tell the class only in part.
+    """A graph with communities, hubs, and features that only partly determine the class.
 
     >>> config = GenerateConfig(nodes=1000, edges=5000, features=16, classes=4)
     >>> config.split
     (600, 200, 200)
 
     Attributes:
-        name: what the graph is called in messages and reports.
+        name: the graph's name in messages and reports.
         nodes: n.
         edges: exact number of undirected edges, without duplicates and self loops.
         features: F, columns of the dense float32 feature matrix.
         classes: C; each has at least one node.
         train, val, test: sizes of the split; None means 60 %, 20 % and the rest.
         homophily: share of the edges that join two nodes of one class, in expectation
-            (exactly, up to rounding, where `stray` is 0).
-        feature_signal: length of a class's mean feature vector, where the noise of each
-            feature has standard deviation 1. Its effect does not depend on F.
+            (exactly, up to rounding, if `stray` is 0).
+        feature_signal: length of a class's mean feature vector; the noise of each feature has
+            standard deviation 1. Its effect does not depend on F.
         degree_exponent: γ of the density of degrees, proportional to d^-γ between its two ends.
         max_degree: upper end of that density; None means a tenth of the nodes, and at least
-            three times the mean. The lower end follows from `edges`. The top degrees come out
-            smaller where the graph is dense, because two hubs can be joined only once.
+            three times the mean. The lower end follows from `edges`. In a dense graph the top
+            degrees are smaller, because two hubs can be joined only once.
         class_skew: class sizes fall as rank^-skew; 0 makes them equal.
         stray: share of nodes that have the edges of a random class, but the features of their
-            own. It bounds what the edges alone tell about the class.
+            own. It limits how well the edges alone determine the class.
         seed: the same seed gives the same graph.
     """
 
@@ -117,7 +117,7 @@ class GenerateConfig:
 
     @property
     def top_degree(self) -> int:
-        """`max_degree`, or its default where it is None."""
+        """`max_degree`, or its default if it is None."""
         if self.max_degree is None:
             return max(self.nodes // 10, math.ceil(3 * self.mean_degree))
         return self.max_degree
@@ -125,9 +125,7 @@ class GenerateConfig:
     def _check_room(self) -> None:
         """Check that both kinds of edges take at most half of their pairs: drawing is fast then."""
         if self.classes == 1 and self.homophily < 1:
-            raise InputError(
-                f"homophily must be 1 where there is one class, got {self.homophily:g}"
-            )
+            raise InputError(f"homophily must be 1 if there is one class, got {self.homophily:g}")
         inside = inside_edges(self)
         sizes = class_sizes(self).astype(float)
         pairs = {"of one class": (sizes * (sizes - 1)).sum() / 2}
@@ -136,9 +134,9 @@ class GenerateConfig:
             room = max(0, (count - self.nodes) // 2)
             if asked > room:
                 raise InputError(
-                    f"edges = {self.edges:,} at homophily {self.homophily:g} asks for {asked:,} "
+                    f"edges = {self.edges:,} at homophily {self.homophily:g} needs {asked:,} "
                     f"between nodes {kind}, where there is room for {room:,.0f}; "
-                    "ask for fewer edges, more nodes or another homophily"
+                    "choose fewer edges, more nodes or another homophily"
                 )
 
 
@@ -173,9 +171,9 @@ def class_sizes(config: GenerateConfig) -> IntArray:
 def inside_edges(config: GenerateConfig) -> int:
     """The number of edges inside communities that gives the classes this `homophily`.
 
-    Strays blur it: with `P(k | c)` the share of class k in community c, and `a`, `b` the
-    chances that an edge inside a community and one between two join nodes of one class,
-    `homophily = s·a + (1 - s)·b` is solved for the share s of edges inside.
+    Stray nodes reduce it. Let `P(k | c)` be the share of class k in community c, and `a`, `b`
+    the probabilities that an edge inside a community, or between two, joins nodes of one class.
+    Then `homophily = s·a + (1 - s)·b` is solved for the share s of edges inside.
     """
     share: FloatArray = class_sizes(config) / config.nodes
     blur = (1 - config.stray) * np.eye(config.classes) + config.stray * share
@@ -194,7 +192,7 @@ def inside_edges(config: GenerateConfig) -> int:
 
 
 PRESETS: dict[str, GenerateConfig] = {
-    # The sizes and split of Reddit, and near its skew of classes, homophily and top degree.
+    # The sizes and split of Reddit; class skew, homophily and top degree are close to Reddit's.
     "reddit-sim": GenerateConfig(
         name="reddit-sim",
         nodes=232_965,
@@ -211,7 +209,7 @@ PRESETS: dict[str, GenerateConfig] = {
         class_skew=0.7,
         stray=0.05,
     ),
-    # Sizes and split of ogbn-products; random, where the original splits by sales rank.
+    # Sizes and split of ogbn-products; its split is random, the original's is by sales rank.
     "products-sim": GenerateConfig(
         name="products-sim",
         nodes=2_449_029,

@@ -116,7 +116,7 @@ def features_of(arrays: Mapping[str, AnyArray], n_features: int) -> AnyArray | c
 
 
 def ids_of(arrays: Mapping[str, Any]) -> Sequence[Any] | None:
-    """The user's node ids among a store's arrays; None where they are 0..n-1."""
+    """The user's node ids among a store's arrays; None if they are 0..n-1."""
     if "node_ids_text" in arrays:
         return TextIds(arrays["node_ids_text"], arrays["node_ids_offsets"])
     return arrays.get("node_ids")
@@ -145,7 +145,7 @@ POINTERS = {
 
 
 def rows_of(arrays: Mapping[str, AnyArray], first: int, stop: int) -> dict[str, AnyArray]:
-    """The arrays of nodes first..stop-1 alone, as views where possible.
+    """The arrays of nodes first..stop-1 only, as views if possible.
 
     Row pointers start at 0 again; columns and the split keep the ids of the whole graph.
     """
@@ -188,7 +188,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def write_npy(path: Path, array: AnyArray) -> None:
-    """Write what `numpy.save` writes; a memory map is not read whole into memory."""
+    """Write the file that `numpy.save` writes, but without reading a memory map into memory."""
     with path.open("wb") as file:
         file.write(npy_header(array.dtype, array.shape))
         for part in raw_bytes(array):

@@ -1,4 +1,4 @@
-"""`load`: a graph from a path or a name, whatever the format."""
+"""`load`: a graph from a path or a name, in any known format."""
 
 import os
 from pathlib import Path
@@ -18,8 +18,8 @@ _LISTED = 20  # most files that a message names
 def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     """Load a graph from a file, a folder or by name.
 
-    A path that exists comes first. A store opens memory-mapped. The format of other files and
-    folders is recognised by file names, or given by `format=`:
+    An existing path takes precedence over a name. A store opens memory-mapped. The format of
+    other files and folders is recognised by file names, or given by `format=`:
 
     * `planetoid`, options `name`, `split` (`full`, `authors`, `public`);
     * `graphsage`, options `name`, `prefix`, `links`, `directed`;
@@ -32,8 +32,8 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     downloaded once; `reddit-sim`, `products-sim`, which are generated once; and those of the
     data sets in the folder `FASTGCN_DATA`.
 
-    With `split="random"`, `stratified_split` splits the labelled nodes anew; it takes `seed` and
-    the shares `train`, `val`, `test`.
+    With `split="random"`, `stratified_split` makes a new split of the labelled nodes, from `seed`
+    and the shares `train`, `val`, `test`.
 
     >>> load("digits")
     Graph(digits: 1,797 nodes, 9,929 undirected edges, 64 features, 10 classes)
@@ -49,7 +49,7 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     graph = _read(path, options) if path.exists() else _by_name(name_or_path, options)
     if random_split is not None:
         if graph.labels is None:
-            raise InputError(f"{graph.name} has no labels, which split='random' goes by")
+            raise InputError(f"{graph.name} has no labels, and split='random' needs them")
         graph = graph.with_split(stratified_split(graph.labels, **random_split))
     return graph.with_source(source)
 
@@ -66,14 +66,14 @@ def detect(path: str | os.PathLike[str]) -> str:
         return found[0]
     if found:
         raise FormatError(
-            f"{path} can be read as {' or as '.join(found)}: pass format= the one that is meant in "
-            "Python, or move the files of one of them to a folder of their own"
+            f"{path} can be read as {' or as '.join(found)}: choose one by format= in Python, or "
+            "move the files of one of them to another folder"
         )
     raise FormatError(_nothing_found(path))
 
 
 def _take_random_split(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Remove the options of a random split from `options`; None where none is asked for."""
+    """Remove the options of a random split from `options`; None if split is not random."""
     given = [name for name in _RANDOM_SPLIT if name in options]
     if options.get("split") == "random":
         del options["split"]

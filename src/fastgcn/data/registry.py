@@ -59,7 +59,7 @@ PLANETOID = {
 
 
 def data_folder() -> Path | None:
-    """The folder that `FASTGCN_DATA` names; None where it is not set."""
+    """The folder that `FASTGCN_DATA` names; None if it is not set."""
     value = os.environ.get("FASTGCN_DATA")
     if not value:
         return None
@@ -106,7 +106,7 @@ def fetch_planetoid(name: str) -> Path:
 
 
 def fetch_generated(name: str) -> Path:
-    """The store of a generated data set; it is made in the cache where there is none yet."""
+    """The store of a generated data set; it is made in the cache if there is none yet."""
     if name not in PRESETS:
         raise InputError(
             f"generated data sets are {', '.join(PRESETS)}, got {name!r}{nearest(name, PRESETS)}"
@@ -129,7 +129,7 @@ def fetch_generated(name: str) -> Path:
 
 
 def find_local(name: str) -> Path | None:
-    """The data set called `name` under `FASTGCN_DATA`, or the store so called in the cache.
+    """The data set called `name` under `FASTGCN_DATA`, or the store of that name in the cache.
 
     `-` and `_` are the same in names.
     """
@@ -202,7 +202,7 @@ def load_digits() -> Graph:
 def _images() -> tuple[FloatArray, IntArray]:
     """Pixels (1797, 64) and digits (1797,), from the file that scikit-learn ships.
 
-    Importing scikit-learn takes a second, so that is done only where the file is not found.
+    Importing scikit-learn takes a second, so it is imported only if the file is not found.
     """
     found = find_spec("sklearn")
     for place in (found and found.submodule_search_locations) or ():
@@ -220,8 +220,8 @@ def nearest_rows(points: FloatArray, k: int) -> IntArray:
     """(n, k) ids of the k rows of `points` (n, F) nearest to each row, itself left out.
 
     `points` must be small whole numbers: then squared distances are whole numbers that float64
-    holds exactly, whatever the order of summation, and the result is the same on every machine.
-    Of equally near rows those with the smaller id count as nearer.
+    holds exactly in any order of summation, and the result is the same on every machine.
+    Of equally near rows, the one with the smaller id counts as nearer.
 
     >>> nearest_rows(np.array([[0.0], [1.0], [2.0], [9.0]]), 1).tolist()
     [[1], [0], [1], [2]]

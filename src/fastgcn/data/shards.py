@@ -1,4 +1,4 @@
-"""Shards: a graph as a folder of parts, of which a process opens its own without the others."""
+"""Shards: a graph as a folder of parts; each process opens only its own parts."""
 
 import os
 import tempfile
@@ -49,9 +49,9 @@ class StoredShard:
     Attributes:
         outline: the whole graph's sizes, names and fingerprint, without content.
         bounds: (processes+1,) where the nodes of each process begin and end.
-        csr, features, labels: the own rows; columns are ids of the whole graph.
-        split: the own nodes, by ids of the whole graph.
-        node_ids: the user's ids of the own nodes; None where these are their numbers.
+        csr, features, labels: this process's rows; columns are ids of the whole graph.
+        split: this process's nodes of each part, by ids of the whole graph.
+        node_ids: the user's ids of these nodes; None if these are their numbers.
     """
 
     outline: Graph
@@ -76,14 +76,14 @@ def _some_part(folder: Path) -> Path | None:
 def open_parts(folder: str | os.PathLike[str], rank: int, processes: int) -> StoredShard:
     """The parts of process `rank`, as one shard.
 
-    Every process has equally many neighbouring parts, or one more. The folder need not hold the
+    Every process gets equally many consecutive parts, or one more. The folder need not hold the
     parts of other processes.
     """
     folder = Path(folder)
     there = _some_part(folder)
     if there is None:
         raise MissingFileError(
-            f"{folder} has no part of a graph: this process needs its own; copy it here, or shard "
+            f"{folder} has no part of a graph: this process needs one; copy it here, or shard "
             "the store again"
         )
     whole = _read_manifest(there)["whole"]
@@ -109,7 +109,7 @@ def open_parts(folder: str | os.PathLike[str], rank: int, processes: int) -> Sto
 
 
 def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str, AnyArray]:
-    """The arrays of one part, which must be of this whole."""
+    """The arrays of one part, which must belong to this whole."""
     path = folder / f"part-{number}"
     manifest = _read_manifest(path)
     if manifest["number"] != number:
@@ -119,12 +119,12 @@ def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str,
     arrays = {n: open_array(path, n, said, MANIFEST) for n, said in manifest["arrays"].items()}
     first, stop = whole["bounds"][number : number + 2]
     if len(arrays["indptr"]) - 1 != stop - first:
-        raise FormatError(f"{path} is damaged: it has not the rows that {MANIFEST} says")
+        raise FormatError(f"{path} is damaged: it does not have the rows that {MANIFEST} says")
     return arrays
 
 
 def _joined(parts: Sequence[Mapping[str, AnyArray]], folder: Path) -> Mapping[str, AnyArray]:
-    """The arrays of several parts as those of one part, in files without a name."""
+    """The arrays of several parts as those of one part, in unnamed files."""
     if len(parts) == 1:
         return parts[0]
     joined = {}
@@ -157,9 +157,9 @@ def _in_one_file(arrays: Sequence[AnyArray], folder: Path) -> AnyArray:
 
 
 def outline(whole: Mapping[str, Any]) -> Graph:
-    """A graph of the shape of the whole, in which every array is one number repeated.
+    """A graph with the shape of the whole, in which every array is one number repeated.
 
-    It serves code that needs only sizes and names: settings, messages, the run's folder.
+    For code that needs only sizes and names: settings, messages, the run's folder.
     """
     n, classes = whole["nodes"], whole["classes"]
     sizes = whole["split"]
@@ -206,7 +206,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 BALANCED_BY = ("train", "nodes", "edges")
 
-# The weight of other nodes, where parts are balanced by training nodes.
+# The weight of other nodes, if parts are balanced by training nodes.
 _OTHERS = 0.1
 
 
@@ -236,7 +236,7 @@ def cut(graph: Graph, parts: int, by: str = "train") -> IntArray:
         weight = np.arange(1, n + 1)
     wanted = weight[-1] * np.arange(1, parts) / parts
     inner = np.searchsorted(weight, wanted) + 1
-    # Where one node weighs more than a part should, the next ones still get a node each.
+    # If one node weighs more than a part should, the next parts still get a node each.
     inner = np.maximum.accumulate(inner - np.arange(parts - 1)) + np.arange(parts - 1)
     inner = np.minimum(inner, n - parts + np.arange(1, parts))
     return np.concatenate([[0], inner, [n]]).astype(np.int64)
@@ -247,11 +247,11 @@ def shard(
 ) -> IntArray:
     """Write a graph as a folder of parts, in bounded memory; returns their bounds.
 
-    The folder is written beside its place and renamed at the end.
+    The folder is written under a temporary name and renamed at the end.
     """
     bounds = cut(graph, parts, by)
     if graph.labels is None:
-        raise InputError(f"{graph.name} has no labels, and shards are there to be trained on")
+        raise InputError(f"{graph.name} has no labels, and shards are for training")
     with (
         FolderWriter(out, force=force, what="a folder of shards", replaceable=is_sharded) as writer,
         progress("Writing parts", parts, "parts") as advance,
@@ -270,7 +270,7 @@ def shard(
 
 
 def _described(graph: Graph, bounds: IntArray) -> dict[str, Any]:
-    """The description of the whole graph, which every part carries."""
+    """The description of the whole graph, which every part contains."""
     names, features = (
         None if each is None else list(each) for each in (graph.class_names, graph.feature_names)
     )

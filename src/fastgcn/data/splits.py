@@ -1,4 +1,4 @@
-"""Random splits, for data that come without one."""
+"""Random splits, for data without a split."""
 
 import math
 from itertools import pairwise
@@ -19,10 +19,10 @@ def stratified_split(
     Args:
         labels: (n,) class ids, -1 = unlabelled and in no part; or (n, C) multi-label, which is
             split at random without regard to the labels.
-        train: share of the nodes that train.
-        val: share of the nodes that validate.
-        test: share of the nodes that test. Where the three sum to less than one, the rest of the
-            nodes is in no part.
+        train: share of training nodes.
+        val: share of validation nodes.
+        test: share of test nodes. If the three sum to less than one, the rest of the nodes is in
+            no part.
         seed: the same seed gives the same split.
 
     Counts are rounded by the largest remainder, class by class. A class of three or more nodes

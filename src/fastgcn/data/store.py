@@ -36,10 +36,10 @@ _KIND = "fastgcn-store"
 
 
 class FolderWriter:
-    """Writes a folder beside its place; `place` renames it. Use as a context manager.
+    """Writes a folder under a temporary name; `place` renames it. Use as a context manager.
 
-    Nothing is left behind if writing fails. With `force`, a folder that is there is replaced,
-    if it is empty or `replaceable`; `what` says in messages what such a folder is.
+    Nothing is left behind if writing fails. With `force`, an existing folder is replaced if it
+    is empty or `replaceable`; `what` names this kind of folder in messages.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def load_manifest(path: Path, absent: str) -> dict[str, Any]:
-    """The JSON object in a file, {} where it holds something else; `absent` if there is no file."""
+    """The JSON object in a file, {} if it holds something else; no file: an error `absent`."""
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -270,7 +270,7 @@ def load_manifest(path: Path, absent: str) -> dict[str, Any]:
 
 
 def require(manifest: Mapping[str, Any], keys: Iterable[str], path: Path, remedy: str) -> None:
-    """Refuse a manifest that lacks one of the keys."""
+    """Raise if a manifest lacks one of the keys."""
     missing = [key for key in keys if key not in manifest]
     if missing:
         raise FormatError(f"{path} lacks {', '.join(missing)}; {remedy}")
@@ -281,14 +281,14 @@ def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def entry(array: AnyArray) -> dict[str, Any]:
-    """What a manifest says of an array, and `open_array` checks."""
+    """A manifest's description of an array, which `open_array` checks."""
     return {"dtype": array.dtype.str, "shape": list(array.shape)}
 
 
 def open_array(
     folder: Path, name: str, said: Mapping[str, Any], manifest: str = MANIFEST
 ) -> AnyArray:
-    """An array of a folder, memory-mapped; it must be what its `manifest` says of it."""
+    """An array of a folder, memory-mapped; it must match its `manifest`."""
     path = folder / f"{name}.npy"
     try:
         # numpy cannot map an array without elements.
@@ -307,7 +307,7 @@ def open_array(
 
 
 def _feature_names(manifest: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """None where there are none, or one column holds several features."""
+    """None if there are none, or if one column holds several features."""
     names = manifest.get("feature_names")
     if names is None:  # stores of earlier versions have them elsewhere
         names = manifest.get("provenance", {}).get("columns", {}).get("features")

@@ -3,7 +3,7 @@
 A folder holds `rows.bin`, the bits of all rows in order, and `rows.json`, which describes them
 and has a checksum for each complete block of rows. Rows are written before their checksums, and
 the list of checksums is replaced atomically, so that rows which a kill left incomplete are never
-used. One process at a time writes to a folder; others that want the same rows wait for it.
+used. One process at a time writes to a folder; others that need the same rows wait for it.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ try:
 except ImportError:  # systems without it
     fcntl = None  # type: ignore[assignment]
 
-_BLOCK_BYTES = 1 << 24  # that share a checksum
+_BLOCK_BYTES = 1 << 24  # of rows with one checksum
 _FOLDER = "inputs"
 
 
@@ -80,10 +80,10 @@ def kept_inputs(
     folder: Path | None,
     chunk_bytes: int,
 ) -> EncodedStore:
-    """The rows in a file; those that it lacks are computed, about `chunk_bytes` at a time.
+    """The rows in a file; missing rows are computed, about `chunk_bytes` at a time.
 
-    The file lies beside the store that the features are mapped from or, where that cannot be
-    written to, in `folder`, the run's; it is found again by its `key`. Without either, it is an
+    The file lies beside the store that the features are mapped from or, if that is not
+    writable, in the run's `folder`; later runs find it by its `key`. Without either, it is an
     unnamed file in the working directory.
     """
     place = _place(graph, folder)
@@ -148,7 +148,7 @@ def inputs_key(
     graph: Graph, normalization: str, features: NodeFeatures, rows: IntArray | None = None
 ) -> dict[str, str]:
     """Everything that ÂX depends on: the graph, the nodes that `features` are of, both scalings,
-    and which `rows` of ÂX are asked for (None: all).
+    and which `rows` of ÂX are requested (None: all).
     """
     return {
         "graph": fingerprint(graph),
@@ -185,7 +185,7 @@ class _KeptInputs:
         self.about = {"rows": rows.n, "row_bytes": self.row_bytes, "rows_a_block": self.step}
 
     def completed(self, chunk_bytes: int) -> EncodedStore:
-        """All rows, after computing those that are not there whole."""
+        """All rows, after computing those that are missing or incomplete."""
         size = self.rows.n * self.row_bytes
         with self.data.open("a+b") as file:
             _wait_for_others(file)
@@ -202,7 +202,7 @@ class _KeptInputs:
         return EncodedStore(BitsInFile(descriptor, shape, self), self.rows.dtype)
 
     def _checked(self) -> list[str | None]:
-        """The checksum of every block, None for those that are not there or are damaged."""
+        """The checksum of every block, None for missing or damaged blocks."""
         sums = self._listed()
         there = [block for block, checksum in enumerate(sums) if checksum is not None]
         with (
@@ -223,7 +223,7 @@ class _KeptInputs:
             if found["about"] == self.about and len(found["sha256"]) == blocks:
                 return cast(list[str | None], found["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
-            pass  # none yet, or of no use: all is computed
+            pass  # there is no usable file yet: all rows are computed
         return [None] * blocks
 
     def _fill(self, missing: list[int], sums: list[str | None], chunk_bytes: int) -> None:

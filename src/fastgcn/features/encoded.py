@@ -16,12 +16,12 @@ _ROWS_AT_ONCE = 1 << 15  # when hot rows are read
 
 
 def units(width: int, dtype: str) -> int:
-    """int16 numbers that a row of this width takes."""
+    """The number of int16 values in a row of this width."""
     return width * DTYPES[dtype].itemsize // 2
 
 
 def check_range(rows: torch.Tensor, rounded: torch.Tensor) -> None:
-    """Refuse, in one sentence, numbers that float16 does not have."""
+    """Raise an `InputError` for numbers outside of float16's range."""
     lost = rounded.dtype == torch.float16 and not bool(torch.isfinite(rounded).all())
     if lost and bool(torch.isfinite(rows).all()):
         raise InputError(
@@ -79,8 +79,8 @@ class BitsInMemory:
 class BitsInFile:
     """The rows of an open file, some of them `keep_hot` in memory.
 
-    They are read and not mapped: the system maps what lies around a row too, and all of it would
-    count as memory of this process. `owner` closes the file when it goes.
+    They are read, not mapped: the system also maps pages around a row, and all of them would
+    count as memory of this process. `owner` closes the file when it is deleted.
     """
 
     on_disk = True
@@ -104,8 +104,8 @@ class BitsInFile:
     def take(self, ids: IntArray) -> AnyArray:
         from fastgcn.kernels.rows import gather_rows  # loads numba
 
-        # By torch, whose arrays begin at the same place in a cache line always: how a product is
-        # rounded depends on it.
+        # Allocated by torch, whose arrays always begin at the same offset in a cache line; the
+        # rounding of products depends on it.
         out = torch.empty((len(ids), self.shape[1]), dtype=torch.int16).numpy()
         if not gather_rows(ids, self.descriptor, self._slots, self._hot, out):
             raise _unreadable()
@@ -126,7 +126,7 @@ class BitsInFile:
 def _unreadable() -> FormatError:
     return FormatError(
         "a file of ÂX could not be read: it was cut while in use, or its disk has failed; "
-        "start again, and it is checked and mended"
+        "start again, and it is checked and repaired"
     )
 
 
@@ -162,7 +162,7 @@ class EncodedStore:
         return self._decoded(self.bits.between(start, stop))
 
     def keep_hot(self, ids: IntArray, n_bytes: int) -> None:
-        """Hold the first of these rows in memory, as many as `n_bytes` are enough for."""
+        """Hold the first of these rows in memory, as many as fit in `n_bytes`."""
         self.bits.keep_hot(ids[: n_bytes // (2 * self.bits.shape[1])])
 
     def _decoded(self, bits: AnyArray) -> Tensor:

@@ -11,20 +11,20 @@ from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.memory import available_memory, memory_bytes, resident_memory, shown_bytes
 
-# Kernels that are still to be loaded, chunks of rows on their way, what allocators keep back.
+# For kernels not loaded yet, chunks of rows in use, and memory that allocators keep.
 _WORKING_BYTES = 256 << 20
 
-# Numbers a node of the training graph: row offsets, labels, the order of batches (twice), work
+# Bytes per node of the training graph: row offsets, labels, the order of batches (twice), work
 # space of the sampler, squared norms; and for each sampled layer q, its running sums and guide.
 _NODE_BYTES = 88
 _LAYER_BYTES = 28
 
-# Numbers a node of the whole graph: node sets of an evaluation, factors of Â, places.
+# Bytes per node of the whole graph: node sets of an evaluation, factors of Â, positions.
 _WHOLE_NODE_BYTES = 40
 
-# Groups of batches that are ready, being made or being computed with at a time; the batches of
-# such a group, enough for Python's part of the work to vanish and few enough to be ready soon;
-# and the bytes that its input rows have at most, unless one batch is more.
+# Groups of batches in memory at the same time: ready, being made, or in use. The batches of a
+# group: enough to make Python's overhead negligible, few enough to be ready soon. And the most
+# bytes of a group's input rows, unless a single batch has more.
 _GROUPS_AHEAD = 5
 BATCHES_TOGETHER = 16
 GROUP_BYTES = 1 << 25
@@ -32,7 +32,7 @@ GROUP_BYTES = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Bytes that the process may use, as `asked` by the user; None: what the machine has."""
+    """Bytes that the process may use: the user's limit `asked`, or None for the machine's."""
 
     asked: int | None
 
@@ -41,16 +41,16 @@ class Budget:
         return cls(None if memory == "auto" else memory_bytes(memory))
 
     def left(self) -> int:
-        """Bytes that may be allocated now, after what every process needs to work at all.
+        """Bytes that may be allocated now, without the working memory of every process.
 
-        Without a limit of the user's, half of the available memory: other processes need some.
+        If the user set no limit, half of the available memory, because others need some.
         """
         if self.asked is None:
             return available_memory() // 2
         return self.asked - resident_memory() - _WORKING_BYTES
 
     def room(self) -> int:
-        """`left`, at least 0; a budget that is spent before any graph is read is refused."""
+        """`left`, at least 0; raises if the user's limit is used up before a graph is read."""
         left = self.left()
         if left < 0 and self.asked is not None:
             raise InputError(
@@ -61,13 +61,13 @@ class Budget:
 
 
 class Demand(NamedTuple):
-    """Bytes that training wants.
+    """Bytes that training needs.
 
     Attributes:
-        fixed: cannot be elsewhere than in memory; the others can be on disk.
+        fixed: must be in memory; the others can be on disk.
         matrix: of Â.
-        inputs: of ÂX, where it is precomputed.
-        features: of X, where it is mapped and read by every batch instead.
+        inputs: of ÂX, if it is precomputed.
+        features: of X, if it is mapped and read by every batch instead.
         evaluation: of the rows of a layer.
     """
 
@@ -79,7 +79,7 @@ class Demand(NamedTuple):
 
 
 def training_demand(graph: Graph, config: TrainConfig, n: int, entries: int) -> Demand:
-    """What training on a graph of n nodes whose Â has so many entries takes."""
+    """The demand of training on a graph of n nodes whose Â has `entries` entries."""
     widths = [*config.hidden_sizes, graph.n_classes]
     row = graph.n_features * (2 if config.input_skip else 1)
     own = config.batch_size if config.needs_own_rows or config.self_term == "exact" else 0
@@ -111,7 +111,7 @@ class MemoryPlan:
         matrix_in_memory: Â of the training graph; else its rows are read from a file.
         inputs_in_memory: ÂX; else its rows are read from a file.
         features_in_memory: X may stay in memory as its rows are read.
-        hot_bytes: of the rows of inputs in a file, those drawn most are in memory too.
+        hot_bytes: memory for the most drawn rows of inputs that lie in a file.
         chunk_bytes: of rows of ÂX that may be computed together.
     """
 
@@ -144,9 +144,9 @@ class MemoryPlan:
 
 def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
     """Put Â into memory first, because every batch reads most of it, then the inputs; a third of
-    what is then left is for evaluation.
+    the rest is for evaluation.
 
-    A budget that was asked for and cannot be kept is refused; `name` is that of the graph.
+    Raises if the user's limit is too small; `name` is that of the graph.
     """
     left = budget.left() - demand.fixed
     if left < 0 and budget.asked is not None:
@@ -172,8 +172,8 @@ def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
 
 
 def check_memory(graph: Graph, config: TrainConfig) -> None:
-    """Refuse a budget that `plan_memory` will refuse, before anything is made: the bytes that
-    cannot be on disk are known from sizes alone."""
+    """Raise before any work if `plan_memory` would refuse the limit: the bytes that cannot be on
+    disk follow from sizes alone."""
     budget = Budget.of(config.memory)
     if budget.asked is not None:
         n = len(graph.split.train) if config.inductive else graph.n_nodes
@@ -181,7 +181,7 @@ def check_memory(graph: Graph, config: TrainConfig) -> None:
 
 
 def _least(asked: int, left: int) -> str:
-    """The memory that would be enough, where `left` is negative."""
+    """The memory that would be enough, if `left` is negative."""
     return f"{math.ceil((asked - left) / 1e8) / 10:.1f} GB"
 
 

@@ -17,19 +17,19 @@ from fastgcn.kernels.products import add_part_product, sorted_times_dense
 from fastgcn.progress import progress
 from fastgcn.scratch import Room, Scratch, reserve
 
-# Bytes of the rows of ÂX that one reading of the features goes into, where the result is a file.
+# Bytes of rows of ÂX computed in one pass over the features, if the result is a file.
 CHUNK_BYTES = 3 << 24
 
-# Bytes of the features that are read at once. Few enough to add little to what the result takes;
-# a row of the result is read and written once for each part, so that smaller ones cost time.
+# Bytes of the features read at once: few enough to add little to the memory of the result. Each
+# part reads and writes every row of the result, so smaller parts cost time.
 _PART_BYTES = 1 << 25
 
-_ROWS_AT_ONCE = 1 << 15  # between two signs of progress
+_ROWS_AT_ONCE = 1 << 15  # between two updates of the progress
 
-# A part of the features for so many bytes of the result: all are read again for every chunk.
+# One part of the features takes at least 1/8 of a chunk's bytes: every chunk reads all parts.
 _PART_SHARE = 8
 
-_TRIED = 256  # rows of Â from which its mean number of entries is told
+_TRIED = 256  # rows of Â from which its mean number of entries is estimated
 
 
 def propagate(
@@ -82,7 +82,7 @@ def propagated(
 
 
 def mean_row_bytes(adjacency: AdjacencyRows) -> int:
-    """Bytes that a row of Â takes on average while it is used; 0 where all of Â is in memory."""
+    """Mean bytes of a row of Â while it is used; 0 if all of Â is in memory."""
     if isinstance(adjacency, Adjacency) or adjacency.n == 0:
         return 0
     tried = np.linspace(0, adjacency.n - 1, min(adjacency.n, _TRIED)).astype(np.int64)
@@ -90,7 +90,7 @@ def mean_row_bytes(adjacency: AdjacencyRows) -> int:
 
 
 def _rows_between(adjacency: AdjacencyRows, start: int, stop: int) -> Rows:
-    """Rows that follow each other; views where all are at hand."""
+    """Rows start..stop-1; views if all of Â is stored."""
     if isinstance(adjacency, Adjacency):
         return Rows(adjacency.indptr[start : stop + 1], adjacency.indices, adjacency.values)
     return adjacency.rows(np.arange(start, stop))
@@ -112,21 +112,21 @@ def _multiply(
             advance(len(into) * int(part.shape[0]))
 
 
-# Share of entries of ÂX that are not zero, up to which they are kept alone: a dense
-# product takes a fifth of the time a multiplication.
+# ÂX is kept sparse up to this share of nonzero entries: in a dense product, a multiplication
+# takes a fifth of the time.
 _DENSEST = 0.2
 
-_TRIED_ROWS = 256  # rows of ÂX from which that share is told
+_TRIED_ROWS = 256  # rows of ÂX from which that share is estimated
 _ENTRY_BYTES = 8  # an int32 and a float32
 
 
 def sparse_inputs(
     rows: Rows, features: NodeFeatures, own: IntArray | None, fits: Callable[[int], bool]
 ) -> SparseMatrix | None:
-    """(s, F): some rows of Â times X; None where it would not be sparse, or `fits` refuses it.
+    """(s, F): some rows of Â times X; None if it is not sparse, or too large for `fits`.
 
-    With `own` (s,), (s, 2F): the rows of X under these ids to the right of that. `fits` is asked
-    about a number of bytes.
+    With `own` (s,), (s, 2F): the rows of X of these ids stand to the right. `fits(n_bytes)` says
+    if the result may take that much memory.
     """
     if not features.sparse:
         return None
@@ -164,7 +164,7 @@ _FILE_PART_BYTES = 1 << 26  # of rows in a file that are read at a time
 class RowBuffer:
     """A row for each of `nodes` (k,), ascending, filled chunk by chunk and read by node id.
 
-    Its width is that of the first chunk. Where there is no `room` in memory, it is in a file.
+    Its width is that of the first chunk. If it exceeds the `room` in memory, it is in a file.
 
     >>> buffer = RowBuffer(np.array([3, 5, 8]))
     >>> buffer.put(0, torch.tensor([[1.0], [2.0]]))
@@ -191,7 +191,7 @@ class RowBuffer:
         return self._file is not None
 
     def put(self, start: int, chunk: Tensor) -> None:
-        """Fill the rows of nodes[start:], as many as the chunk has."""
+        """Write the chunk to the rows of the nodes from position `start` on."""
         if not self._made:
             self._make(chunk)
         if self._file is None:
@@ -209,17 +209,17 @@ class RowBuffer:
             self.rows = torch.from_numpy(self._file.array)
 
     def take(self, ids: IntArray) -> Tensor:
-        """(len(ids), d): the rows of these nodes; all of them, in order, are not copied."""
+        """(len(ids), d): the rows of these nodes; a view if these are all nodes in order."""
         found = rows_of(ids, self.nodes, self.rows)
         self._forget()
         return found
 
     def mixed(self, csr: tuple[IntArray, IntArray, FloatArray]) -> FloatArray:
-        """The product of some rows of a matrix, whose columns ascend in each row, with the rows."""
+        """Some rows of a sparse matrix, whose columns ascend in each row, times these rows."""
         z = self.rows.numpy()
         if not self.on_disk:
             return sorted_times_dense(*csr, z)
-        # In the order of the file: a graph's neighbours lie all over it.
+        # Reads the file in order, because a node's neighbours are scattered over it.
         out = np.empty((len(csr[0]) - 1, z.shape[1]), np.float32)
         step = max(1, _FILE_PART_BYTES // (4 * z.shape[1]))
         for first in range(0, len(z), step):
@@ -233,7 +233,7 @@ class RowBuffer:
 
 
 def rows_of(ids: IntArray, nodes: IntArray, rows: Tensor) -> Tensor:
-    """(len(ids), d): of `rows` (k, d), those of `nodes` (k,), ascending, the ones of `ids`."""
+    """(len(ids), d): the rows of `ids`, from `rows` (k, d) of `nodes` (k,), ascending."""
     if np.array_equal(ids, nodes):
         return rows
     places = torch.from_numpy(np.searchsorted(nodes, ids)).to(rows.device)

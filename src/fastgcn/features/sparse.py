@@ -17,7 +17,7 @@ from fastgcn.kernels.rows import cut_rows
 
 @dataclass(frozen=True, slots=True)
 class SparseMatrix:
-    """An (s, width) matrix X in CSR form, which a layer takes in place of a tensor.
+    """An (s, width) matrix X in CSR form, which a layer accepts instead of a tensor.
 
     It is a `FeatureStore` too: `take` and `between` return matrices of some of its rows.
 
@@ -56,11 +56,11 @@ class SparseMatrix:
         return False
 
     def numel(self) -> int:
-        """The entries stored: those that a product multiplies."""
+        """The number of stored entries, which a product multiplies."""
         return len(self.values)
 
     def take(self, ids: IntArray) -> "SparseMatrix":
-        """The rows under these numbers."""
+        """The rows `ids`, in that order."""
         return SparseMatrix(*cut_rows(*self.csr, ids), self.width)
 
     def between(self, start: int, stop: int) -> "SparseMatrix":
@@ -70,11 +70,11 @@ class SparseMatrix:
         return SparseMatrix(indptr, self.columns[begin:end], self.values[begin:end], self.width)
 
     def split(self, sizes: Sequence[int]) -> "list[SparseMatrix]":
-        """Consecutive parts of so many rows each, as views."""
+        """Consecutive parts with these numbers of rows, as views."""
         return [self.between(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
 
     def scaled(self, factors: FloatArray) -> "SparseMatrix":
-        """Each entry stored times its factor (m,)."""
+        """Each stored entry times its factor (m,)."""
         return replace(self, values=self.values * factors)
 
     def dense(self) -> Tensor:
@@ -84,11 +84,11 @@ class SparseMatrix:
         return torch.from_numpy(matrix.toarray())
 
     def to(self, device: torch.device | str) -> "SparseMatrix | Tensor":
-        """Themselves on the CPU, and dense on any other device, which has no kernel for them."""
+        """Itself on the CPU; a dense tensor on other devices, which have no sparse kernel here."""
         return self if torch.device(device).type == "cpu" else self.dense().to(device)
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        """(s, d): X W for W (width, d), of which a gradient can be asked."""
+        """(s, d): X W for W (width, d); differentiable by W."""
         if torch.is_grad_enabled() and weight.requires_grad:
             return cast(Tensor, _Times.apply(weight, self))  # type: ignore[no-untyped-call]
         return torch.from_numpy(sparse_times_dense(*self.csr, _array(weight)))
@@ -103,7 +103,7 @@ def dense(rows: InputRows) -> Tensor:
 
 
 class _Times(torch.autograd.Function):
-    """X W where the gradient of W is wanted."""
+    """X W with the gradient by W."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, rows: SparseMatrix) -> Tensor:

@@ -1,6 +1,6 @@
-"""`FeatureStore`: the rows that the first layer reads, by node id, wherever they lie.
+"""`FeatureStore`: the rows that the first layer reads, by node id, in memory or on disk.
 
-`NodeFeatures` reads rows of X from the graph's feature matrix. ÂX, where it is precomputed, is a
+`NodeFeatures` reads rows of X from the graph's feature matrix. ÂX, if it is precomputed, is a
 `DenseStore`, a `SparseMatrix` (features.sparse) or an `EncodedStore` (features.encoded: half
 precision, or in a file with its hot rows in memory). `SideBySide` concatenates two stores.
 """
@@ -21,12 +21,12 @@ from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import add_part_product, sparse_times_sparse
 from fastgcn.progress import progress
 
-# Bytes of float64 that statistics look at together, so that a memory map is read in pieces.
+# Bytes of float64 that statistics read at once, so that a memory map is read in pieces.
 _CHUNK_BYTES = 1 << 26
 
 
 class Statistics(NamedTuple):
-    """What standardises features: (x - mean) · scale, each (F,) float32."""
+    """Mean and scale of the columns, (F,) float32 each: (x - mean) · scale is standardised."""
 
     mean: FloatArray
     scale: FloatArray
@@ -52,7 +52,7 @@ class ColumnMoments(NamedTuple):
     squares: FloatArray
 
     def joined(self, other: "ColumnMoments") -> "ColumnMoments":
-        """The moments over the rows of both. Sums of raw squares would cancel."""
+        """The moments over the rows of both; no sums of raw squares, which would cancel."""
         total, difference = self.rows + other.rows, other.mean - self.mean
         if total == 0:
             return self
@@ -79,7 +79,7 @@ def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> ColumnM
 
 
 def statistics_of(moments: ColumnMoments, *, sparse: bool) -> Statistics:
-    """What brings these columns to mean 0, unless sparse, and to standard deviation 1."""
+    """Statistics that give these columns mean 0, unless sparse, and standard deviation 1."""
     deviation = np.sqrt(moments.squares / moments.rows)
     scale = np.divide(1, deviation, out=np.ones(len(deviation)), where=deviation > 0)
     mean = np.zeros(len(scale)) if sparse else moments.mean
@@ -100,7 +100,7 @@ def _moments(rows: FloatArray | csr_array) -> tuple[FloatArray, FloatArray]:
 
 
 def standardised(rows: FloatArray | csr_array, statistics: Statistics) -> FloatArray | csr_array:
-    """(x - mean) · scale, in place where `rows` need not become dense."""
+    """(x - mean) · scale; in place, unless `rows` must become dense."""
     mean, scale = statistics
     if isinstance(rows, csr_array):
         if not mean.any():
@@ -113,7 +113,7 @@ def standardised(rows: FloatArray | csr_array, statistics: Statistics) -> FloatA
 
 
 def divided_by_sums(rows: FloatArray | csr_array) -> FloatArray | csr_array:
-    """Every row over the sum of its magnitudes, in place; a row of zeros stays."""
+    """Every row divided by the sum of its magnitudes, in place; a row of zeros is unchanged."""
     sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
     scales: FloatArray = np.zeros(len(sums), np.float32)
     np.divide(1, sums, out=scales, where=sums > 0)
@@ -127,7 +127,7 @@ def divided_by_sums(rows: FloatArray | csr_array) -> FloatArray | csr_array:
 class FeatureStore(Protocol):
     """(n, width) float32 rows, read by node id.
 
-    `take` and `between` return tensors, or a `SparseMatrix` where the store is sparse; both have
+    `take` and `between` return tensors, or a `SparseMatrix` if the store is sparse; both have
     `to(device)` and `@`, and may share memory with the store, so they must not be written to.
     """
 
@@ -175,7 +175,7 @@ class DenseStore:
         return isinstance(self.array, np.memmap)
 
     def take(self, ids: IntArray) -> Tensor:
-        # Not by [ids], which takes twice as long.
+        # Indexing by [ids] would take twice as long.
         return torch.from_numpy(self.array).index_select(0, torch.from_numpy(ids))
 
     def between(self, start: int, stop: int) -> Tensor:
@@ -185,7 +185,7 @@ class DenseStore:
 class SideBySide:
     """The rows of two dense stores concatenated: [left(v) | right(v)].
 
-    For a first layer that wants ÂX and X, neither of which is then copied whole.
+    For a first layer that takes ÂX and X; neither is copied as a whole.
     """
 
     def __init__(self, left: "DenseStore | NodeFeatures", right: "NodeFeatures") -> None:
@@ -241,16 +241,16 @@ class Stacked:
 
 
 class NodeFeatures:
-    """Rows of an (N, F) feature matrix under ids 0..n-1, scaled; read as they are asked for.
+    """Rows of an (N, F) feature matrix under ids 0..n-1, scaled; read on demand.
 
-    Dense, memory-mapped and sparse matrices look the same from outside. `nodes` (n,) says which
-    row an id stands for, None that they are the same. `scaling`:
+    Dense, memory-mapped and sparse matrices have the same interface. `nodes` (n,) is the row of
+    each id; None if they are equal. `scaling`:
 
     * "row" divides every row by the sum of its magnitudes, as the authors' program does with
-      counts of words; a row of zeros stays;
+      counts of words; a row of zeros is unchanged;
     * "standard" standardises every column by `statistics`, those of the training nodes.
 
-    Without `keep_pages`, the pages of a memory map are let go after every reading, so that they
+    Without `keep_pages`, the pages of a memory map are unmapped after every read, so that they
     do not fill the memory of this process.
     """
 
@@ -287,7 +287,7 @@ class NodeFeatures:
         return isinstance(self.features, csr_array) and not centred
 
     def sparse_rows(self, ids: IntArray) -> csr_array:
-        """(len(ids), F) float32, of features that are `sparse`; not to be written to."""
+        """(len(ids), F) float32, only if the features are `sparse`; do not write to it."""
         assert self.sparse
         return cast(csr_array, self._rows(ids))
 
@@ -305,7 +305,7 @@ class NodeFeatures:
     def convolve(self, rows: Rows, beside: IntArray | None = None) -> Tensor:
         """(s, F) float32: the product of some rows of Â with the features, ÂX.
 
-        With `beside` (s,), (s, 2F): the rows of X under these ids to the right of that.
+        With `beside` (s,), (s, 2F): the rows of X of these ids stand to the right.
         """
         mixed = torch.from_numpy(self._convolve(rows))
         self._let_go()
@@ -314,7 +314,7 @@ class NodeFeatures:
     def parts(self, n_bytes: int) -> Iterator[tuple[int, FloatArray | csr_array]]:
         """All rows in order: the first id of each part, and its rows, about `n_bytes` of them.
 
-        Rows that lie in memory as they are wanted, and sparse rows, are one part.
+        Rows that are in memory and need no scaling, and sparse rows, are one part.
         """
         as_they_are = self.scaling == "none" and self.nodes is None
         mapped = isinstance(self.features, np.memmap)
@@ -330,7 +330,7 @@ class NodeFeatures:
             self.forget()
 
     def forget(self) -> None:
-        """Let go of the pages that were read of a memory map."""
+        """Unmap the pages of a memory map that were read."""
         if isinstance(self.features, np.ndarray):
             forget(self.features)
 
@@ -340,7 +340,7 @@ class NodeFeatures:
 
     def _convolve(self, rows: Rows) -> FloatArray:
         if self.scaling == "none":
-            # Straight from the feature matrix, which may be a memory map: nothing is gathered.
+            # Read from the feature matrix, which may be a memory map, without gathering rows.
             columns = rows.indices if self.nodes is None else self.nodes[rows.indices]
             part = self.features
         else:
@@ -351,7 +351,7 @@ class NodeFeatures:
         return mixed
 
     def _rows(self, ids: IntArray) -> FloatArray | csr_array:
-        """The scaled rows, sparse where the features are and no mean is subtracted from them."""
+        """The scaled rows, sparse if the features are and no mean is subtracted from them."""
         rows = self.features[ids if self.nodes is None else self.nodes[ids]]
         if self.statistics is not None:
             return standardised(rows, self.statistics)

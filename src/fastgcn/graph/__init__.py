@@ -1,1 +1,1 @@
-"""`Graph`, checked at the border, and Â, the normalised adjacency matrix."""
+"""`Graph`, whose constructor checks its input, and Â, the normalised adjacency matrix."""

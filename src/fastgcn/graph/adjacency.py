@@ -1,4 +1,4 @@
-"""Â, the normalised adjacency matrix: all of it, or its rows as they are asked for."""
+"""Â, the normalised adjacency matrix: all of it, or single rows on demand."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row", "neighbors")
 
 
 class AdjacencyRows(Protocol):
-    """Anything that hands out rows of an (n, n) matrix Â by node id."""
+    """Anything that returns rows of an (n, n) matrix Â by node id."""
 
     @property
     def n(self) -> int: ...
@@ -29,13 +29,13 @@ class AdjacencyRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Adjacency:
-    """An (n, n) matrix Â in CSR form: what one convolution multiplies by.
+    """An (n, n) matrix Â in CSR form, by which a convolution multiplies.
 
     Attributes:
         indptr: (n+1,) int64.
         indices: (m,) int32 or int64, ascending in each row.
         values: (m,) float32.
-        files: those that `indices` and `values` lie in, where memory has no room for them.
+        files: those that hold `indices` and `values`, if these do not fit in memory.
     """
 
     indptr: IntArray
@@ -48,7 +48,7 @@ class Adjacency:
         return len(self.indptr) - 1
 
     def forget(self) -> None:
-        """Let go of the pages that were read of the files; they would stay in memory."""
+        """Unmap the pages of the files that were read; they would stay in memory."""
         for file in self.files:
             file.forget()
 
@@ -57,7 +57,7 @@ class Adjacency:
         return csr_array((self.values, self.indices, self.indptr), shape=(self.n, self.n))
 
     def rows(self, nodes: IntArray) -> "Rows":
-        """The rows of `nodes`, in that order, columns as in Â; all rows are not copied."""
+        """The rows of `nodes`, in that order, columns as in Â; a view if these are all rows."""
         if len(nodes) == self.n and np.array_equal(nodes, np.arange(self.n)):
             return Rows(self.indptr, self.indices, self.values)
         from fastgcn.kernels.rows import cut_rows  # loads numba
@@ -80,8 +80,8 @@ def normalize(
     * `neighbors`: `row` without the loop, the mean over the neighbours alone.
 
     Without `self_loops`, Ã = A, and a node without neighbours has an empty row. For directed
-    graphs D holds the row sums on both sides, as eq. 1 has it: every node has its own loop, so
-    no sum is zero and Â(v, v) is never lost. Weights enter A as they are; the loop weighs one.
+    graphs D holds the row sums on both sides, as in eq. 1: every node has its own loop, so no
+    sum is zero and Â(v, v) is never lost. Edge weights enter A unchanged; a loop has weight one.
 
     >>> from fastgcn import Graph
     >>> g = Graph.from_edges([0], [1], features=[[1.0], [2.0], [3.0]])
@@ -103,7 +103,7 @@ def normalize(
 
 
 class NormalizedRows:
-    """Rows of Â, made when they are asked for: `normalize` without normalising the whole graph."""
+    """Rows of Â, made on demand: `normalize` without normalising the whole graph."""
 
     def __init__(self, edges: EdgeSource, kind: str, *, self_loops: bool = True) -> None:
         self.edges, self.kind = edges, kind
@@ -119,7 +119,7 @@ class NormalizedRows:
         return self.edges.counts() + self.loops
 
     def rows(self, nodes: IntArray) -> Rows:
-        """The rows of `nodes`, with their own loop where the normalisation has one."""
+        """The rows of `nodes`, with their own loops if the normalisation has loops."""
         from fastgcn.kernels.rows import scale_rows  # loads numba
 
         indptr, columns, values = self.edges.cut(nodes, loops=self.loops)
@@ -147,7 +147,7 @@ class NormalizedRows:
 
 
 def scaling_factors(sums: FloatArray, kind: str) -> FloatArray:
-    """float64: what rows with these sums, and if symmetric their columns, are multiplied by."""
+    """float64: factors of rows with these sums and, if symmetric, of their columns."""
     power = -0.5 if kind == "symmetric" else -1.0
     # A row without entries keeps the factor 0: it has nothing to scale.
     return np.power(sums, power, out=np.zeros(len(sums)), where=sums > 0)
@@ -161,7 +161,7 @@ class Gathered(NamedTuple):
 
 
 def gather(source: NormalizedRows, folder: Path | None) -> Gathered:
-    """All rows of Â, chunk by chunk: in memory, or with a `folder` in unnamed files there."""
+    """All rows of Â, made in chunks: in memory, or with a `folder` in unnamed files there."""
     counts = source.counts()
     indptr = np.zeros(source.n + 1, np.int64)
     np.cumsum(counts, out=indptr[1:])

@@ -1,6 +1,6 @@
-"""The checks that `Graph` makes at the border: each returns its argument in canonical form.
+"""The checks of `Graph`'s constructor: each returns its argument in canonical form.
 
-Messages name the thing, what was expected, what came, and where it helps how to fix it.
+Messages name the argument, what was expected, what was given and, if it helps, how to fix it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,24 +33,24 @@ class Split:
         return ("train", self.train), ("val", self.val), ("test", self.test)
 
 
-# Rows looked at together when a large array is searched for NaN, to bound the temporary.
+# A large array is searched for NaN in chunks of this size, to bound the temporary.
 _CHUNK = 1 << 24
 
 
 def named(node: int, node_ids: Sequence[Any] | None) -> str:
-    """How a node is called in a message: by the user's own id where there is one."""
+    """The name of a node in a message: the user's own id, if there is one."""
     if node_ids is None:
         return f"node {node}"
     return f"node {plain(node_ids[node])!r}"
 
 
 def plain(value: Any) -> Any:
-    """A numpy number as the Python number it stands for; anything else as it is."""
+    """A numpy number as a Python number; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def integers(values: Any, what: str) -> IntArray:
-    """A 1-D array of integers; floats only where each is a whole number."""
+    """A 1-D array of integers; floats are accepted if each is a whole number."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise InputError(f"{what} must be one-dimensional, got shape {array.shape}")
@@ -66,7 +66,7 @@ def integers(values: Any, what: str) -> IntArray:
 
 
 def in_range(ids: IntArray, n: int, what: str) -> None:
-    """Every id is one of 0..n-1."""
+    """Check that every id is one of 0..n-1."""
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n):
         bad = (ids < 0) | (ids >= n)
         first = int(ids[np.argmax(bad)])
@@ -77,7 +77,7 @@ def in_range(ids: IntArray, n: int, what: str) -> None:
 
 
 def finite(values: FloatArray, what: str) -> None:
-    """No NaN and no infinity; `values` is read in chunks, so a memory map is fine."""
+    """Check for NaN and infinity; `values` is read in chunks, so it may be a memory map."""
     flat = values.reshape(-1) if values.flags.c_contiguous else values.ravel()
     for start in range(0, flat.size, _CHUNK):
         bad = ~np.isfinite(flat[start : start + _CHUNK])
@@ -104,7 +104,7 @@ def edge_weights(weights: Any, m: int) -> FloatArray:
 
 
 def csr_arrays(indptr: Any, indices: Any, weights: Any) -> tuple[CSR, int]:
-    """CSR arrays that belong together, and the number of nodes."""
+    """CSR arrays that fit each other, and the number of nodes."""
     pointers = integers(indptr, "indptr").astype(np.int64, copy=False)
     columns = integers(indices, "indices")
     n = len(pointers) - 1
@@ -168,7 +168,7 @@ def features(values: Any, n: int) -> FloatArray | csr_array:
 
 
 def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | None:
-    """One a feature."""
+    """One name per feature."""
     if names is None:
         return None
     if len(names) != width:
@@ -196,7 +196,7 @@ def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
 
 
 def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray | BoolArray | None:
-    """(n,) int64 with -1 for none, or (n, C) bool; in range of `class_names` where given."""
+    """(n,) int64 with -1 for none, or (n, C) bool; ids must fit `class_names` if given."""
     if values is None:
         return None
     array = np.asarray(values)
@@ -253,7 +253,7 @@ def labelled(
     values: IntArray | BoolArray | None,
     own_ids: Sequence[Any] | None,
 ) -> None:
-    """Nodes that train or choose a model carry a label; test nodes may be without."""
+    """Check that training and validation nodes have a label; test nodes may have none."""
     if values is None or values.ndim == 2:
         return
     for name in ("train", "val"):
@@ -268,7 +268,7 @@ def labelled(
 def same_names(
     what: str, names: Sequence[str] | None, others: Sequence[str] | None, graph_name: str
 ) -> None:
-    """The run's classes or features are the graph's, in one order, as far as both name them."""
+    """Check that the run's classes or features are the graph's, in order, if both have names."""
     if names is not None and others is not None and tuple(names) != tuple(others):
         kind = {"class": "classes", "feature": "features"}[what]
         raise InputError(
@@ -282,11 +282,11 @@ def _first_difference(what: str, names: Sequence[str], others: Sequence[str]) ->
         if number >= len(others) or others[number] != name:
             there = repr(others[number]) if number < len(others) else "missing"
             return f"{what} {number} is {name!r} in the run and {there} in the graph"
-    return f"the graph has {others[len(names)]!r} besides"
+    return f"the graph also has {others[len(names)]!r}"
 
 
 def plain_ids(own_ids: Sequence[Any] | None, n: int) -> list[Any]:
-    """The user's own node ids as Python objects, 0..n-1 where there are none."""
+    """The user's own node ids as Python objects, 0..n-1 if there are none."""
     if own_ids is None:
         return list(range(n))
     return own_ids.tolist() if isinstance(own_ids, np.ndarray) else list(own_ids)

@@ -97,10 +97,10 @@ def from_pyg(
 
     It reads `x` (n, F), dense or sparse; `edge_index`; `edge_weight`, or `edge_attr` of one
     column; `y`, class ids (n,) or (n, 1) with -1 or NaN for none, or 0/1 (n, C), multi-label
-    (C = 1 only where `y` is bool); the three masks, of which `mask_column` picks a column where
-    they hold several splits; `name`, `class_names` and `node_ids` where they are set.
-    `directed` and `fields` are those of `from_scipy`. PyG's own `is_undirected` is not asked,
-    because it does not look at `edge_weight`.
+    (C = 1 only if `y` is bool); the three masks, of which `mask_column` picks a column if they
+    hold several splits; and `name`, `class_names` and `node_ids`, if they are set.
+    `directed` and `fields` are those of `from_scipy`. PyG's own `is_undirected` is not used,
+    because it ignores `edge_weight`.
     """
     geometric = library("torch_geometric.data", extra="pyg")
     if not isinstance(data, geometric.Data):
@@ -158,7 +158,7 @@ def _matrix(x: "torch.Tensor") -> AnyArray | csr_array:
 
 
 def _weights(data: "torch_geometric.data.Data") -> FloatArray | None:
-    """(m,) from `edge_weight`, else from `edge_attr`; None where there is neither."""
+    """(m,) from `edge_weight`, else from `edge_attr`; None if there is neither."""
     for name in ("edge_weight", "edge_attr"):
         if data.get(name) is not None:
             values = _array(data[name])
@@ -185,7 +185,7 @@ def _labels(y: "torch.Tensor") -> AnyArray:
 
 
 def _ids(data: "torch_geometric.data.Data", name: str, n: int, mask_column: int | None) -> AnyArray:
-    """The nodes of one mask; none where the mask is missing."""
+    """The nodes of one mask; none if the mask is missing."""
     if data.get(name) is None:
         return np.empty(0, np.int64)
     mask = _array(data[name])
@@ -210,11 +210,11 @@ def _column(count: int, name: str, mask_column: int | None) -> int:
 
 
 def to_pyg(graph: "Graph") -> "torch_geometric.data.Data":
-    """A PyG `Data` that `from_pyg` takes back; it shares no memory with the graph.
+    """A PyG `Data` that `from_pyg` reads back; it shares no memory with the graph.
 
-    `x` is a coalesced COO tensor where the features are sparse; `y` is int64 (n,), or bool
-    (n, C) for multi-label; all three masks are there. `name`, `class_names` and `node_ids`
-    are set where the graph has them.
+    `x` is a coalesced COO tensor if the features are sparse; `y` is int64 (n,), or bool (n, C)
+    for multi-label; all three masks are set. `name`, `class_names` and `node_ids` are set if
+    the graph has them.
     """
     import torch
 

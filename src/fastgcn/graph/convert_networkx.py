@@ -48,9 +48,9 @@ def from_networkx(
         label: a node attribute: a class id, a class name, or a 0/1 sequence (multi-label).
             Nodes without it, or with -1 or NaN, are unlabelled.
         split: a node attribute: "train", "val", "test", or missing.
-        weight: an edge attribute; 1 where an edge lacks it, no weights where all do.
+        weight: an edge attribute; 1 for an edge without it; no weights if no edge has it.
         class_names: in the order of the class ids; else `graph.graph["class_names"]`; else,
-            where labels are names, these in alphabetical order.
+            if labels are names, these in alphabetical order.
         name: else `graph.name`.
     """
     networkx = library("networkx", extra="networkx")
@@ -76,7 +76,7 @@ def from_networkx(
 
 
 def _features(graph: "networkx.Graph", features: Any) -> Any:
-    """(n, F) features, as the argument of `from_networkx` says."""
+    """(n, F) features from the argument of `from_networkx`."""
     if features is None:
         return np.empty((len(graph), 0), np.float32)
     if isinstance(features, str):
@@ -90,7 +90,7 @@ def _features(graph: "networkx.Graph", features: Any) -> Any:
 
 
 def _attributes(graph: "networkx.Graph", attribute: str) -> list[Any]:
-    """The attribute of every node; each must have it."""
+    """The attribute of every node; a node without it is an error."""
     values = [value for _, value in graph.nodes(data=attribute)]
     for key, value in zip(graph.nodes, values, strict=True):
         if value is None:
@@ -102,7 +102,7 @@ def _attributes(graph: "networkx.Graph", attribute: str) -> list[Any]:
 
 
 def _rows(graph: "networkx.Graph", attribute: str, values: list[Any]) -> AnyArray:
-    """(n, width) of the nodes' numbers or sequences, which must be equally long."""
+    """(n, width): the nodes' numbers, or sequences, which must be equally long."""
     rows: list[AnyArray] = []
     for key, value in zip(graph.nodes, values, strict=True):
         row = _numbers(value)
@@ -134,7 +134,7 @@ def _numbers(value: Any) -> AnyArray | None:
 def _labels(
     graph: "networkx.Graph", attribute: str | None, class_names: Sequence[str] | None
 ) -> tuple[AnyArray | None, Sequence[str] | None]:
-    """Labels and class names, as the arguments of `from_networkx` say."""
+    """Labels and class names from the arguments of `from_networkx`."""
     values = [] if attribute is None else [value for _, value in graph.nodes(data=attribute)]
     known = [value for value in values if not _missing(value)]
     if attribute is None or not known:
@@ -190,7 +190,7 @@ def _split(graph: "networkx.Graph", attribute: str | None) -> Split:
 
 
 def to_networkx(graph: "Graph") -> "networkx.Graph":
-    """A networkx `DiGraph`, or `Graph` where undirected, that `from_networkx` takes back.
+    """A networkx `DiGraph`, or `Graph` if undirected, that `from_networkx` reads back.
 
     Node keys are the user's own ids. Attributes: `x`, a float32 row, (F,) or sparse (1, F);
     `y`, a class id or a list of 0/1; `split`; `weight` of edges; `class_names` of the graph.
@@ -200,7 +200,7 @@ def to_networkx(graph: "Graph") -> "networkx.Graph":
     if graph.class_names is not None:
         result.graph["class_names"] = list(graph.class_names)
     keys = checks.plain_ids(graph.node_ids, graph.n_nodes)
-    features = graph.features.copy()  # the rows are the caller's to change
+    features = graph.features.copy()  # the caller may change the rows
     with progress("Adding nodes to networkx", len(keys), "nodes") as advance:
         for i, key in enumerate(keys):
             result.add_node(key, x=features[i : i + 1] if issparse(features) else features[i])

@@ -1,14 +1,14 @@
 """Edge lists to clean CSR rows, in memory.
 
 Row `v` of the matrix lists the nodes that `v` points to, A(v, u) = 1 (or a weight) for an
-edge v → u: the plain adjacency matrix of scipy and networkx, and the A of eq. 1, so that
-`A @ H` describes a node by what it points to. An undirected graph stores both directions.
+edge v → u. This is the adjacency matrix of scipy and networkx and the A of eq. 1, so `A @ H`
+describes a node by the nodes it points to. An undirected graph stores both directions.
 
-What "clean" means, here and in every reader:
+"Clean" means, here and in every reader:
 
 * rows are sorted by column and hold no column twice;
-* the same edge given twice in the same direction is one edge; weights add up, a graph
-  without weights stays without;
+* the same edge given twice in the same direction is one edge; its weights add up, and a
+  graph without weights still has none;
 * in an undirected graph, an edge listed in both directions is one edge, with the larger of
   its two weights, so that a table that lists (a, b, w) and (b, a, w) means w;
 * self loops are dropped: the normalisation adds its own;
@@ -29,7 +29,7 @@ from fastgcn.errors import FormatError
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """What was removed on the way in, in edges as they were listed."""
+    """How many of the listed edges cleaning has removed."""
 
     self_loops: int = 0
     duplicates: int = 0  # the same edge again, in the same direction
@@ -53,7 +53,7 @@ class CSR:
 
 
 def index_dtype(n: int) -> type[np.signedinteger]:
-    """int32 where node ids fit in it: half the memory traffic of int64."""
+    """int32 if node ids fit in it: half the memory traffic of int64."""
     return np.int32 if n <= np.iinfo(np.int32).max else np.int64
 
 
@@ -73,8 +73,8 @@ def csr_from_edges(
         keep = ~loops if weights is None else ~(loops | zeros)
         source, target = source[keep], target[keep]
         weights = None if weights is None else weights[keep]
-    # Counting needs a value an edge even where the graph has no weights; int32 counts cannot
-    # overflow before an edge has been listed two thousand million times.
+    # Counting needs a value per edge even if the graph has no weights. An int32 count overflows
+    # only if an edge is listed two thousand million times.
     values = np.ones(len(source), dtype=np.int32) if weights is None else weights
     matrix = coo_array((values, (source, target)), shape=(n, n)).tocsr()
     dropped += Cleaning(duplicates=len(source) - matrix.nnz)
@@ -103,7 +103,7 @@ def clean_csr(csr: CSR) -> tuple[CSR, Cleaning]:
 
 
 def is_symmetric(csr: CSR) -> bool:
-    """True if every edge of a clean CSR is there in both directions, with one weight."""
+    """True if a clean CSR has every edge in both directions, with the same weight."""
     n = len(csr.indptr) - 1
     values = np.ones(len(csr.indices), np.int8) if csr.weights is None else csr.weights
     matrix = csr_array((values, csr.indices, csr.indptr), shape=(n, n))
@@ -115,15 +115,15 @@ def is_symmetric(csr: CSR) -> bool:
     )
 
 
-# Entries looked at together, few enough to stay in a cache and to add little to memory.
+# Entries checked together: few enough to stay in a cache and to take little memory.
 _AT_ONCE = 1 << 18
 
-# Sparse matrices found whole, by identity: those who read a graph's features ask again and again.
+# Sparse matrices that were checked already, by identity: each reader of features checks again.
 _sound: "WeakValueDictionary[int, csr_array]" = WeakValueDictionary()
 
 
 def check_rows(indptr: IntArray, indices: IntArray, nodes: IntArray | None = None) -> None:
-    """The rows `nodes` of a CSR matrix, None: all, lie within its entries."""
+    """Check that the rows `nodes` of a CSR matrix (None: all) lie within its entries."""
     if nodes is None:
         for start in range(0, len(indptr) - 1, _AT_ONCE):
             ends = indptr[start : start + _AT_ONCE + 1]
@@ -133,19 +133,19 @@ def check_rows(indptr: IntArray, indices: IntArray, nodes: IntArray | None = Non
 
 
 def _check_ends(indptr: IntArray, starts: IntArray, stops: IntArray, entries: int) -> None:
-    """Rows do not run backwards, and begin and end among the entries."""
+    """Check that each row ends after it starts, within the entries."""
     if int(starts.min()) < 0 or int(stops.max()) > entries or bool((stops < starts).any()):
         raise damaged(indptr, f"its rows do not lie in order within {entries:,} entries")
 
 
 def check_columns(columns: IntArray, n: int, stored: IntArray, what: str = "column") -> None:
-    """Numbers read of the array `stored` are among 0..n-1."""
+    """Check that numbers read from the array `stored` are in 0..n-1."""
     if _outside(columns, n):
         raise damaged(stored, f"it names a {what} outside of 0..{n - 1:,}")
 
 
 def check_all(ids: IntArray, n: int, *, lowest: int = 0, what: str = "column") -> None:
-    """All numbers of an array are among lowest..n-1; a memory map is let go as it is read."""
+    """Check that all numbers of an array are in lowest..n-1; unmaps a memory map's pages."""
     for part in _pieces(ids):
         if _outside(part - lowest if lowest else part, n - lowest):
             raise damaged(ids, f"it names a {what} outside of {lowest}..{n - 1:,}")
@@ -153,7 +153,7 @@ def check_all(ids: IntArray, n: int, *, lowest: int = 0, what: str = "column") -
 
 
 def check_sparse(matrix: csr_array) -> None:
-    """Rows and columns of a store's sparse matrix; what is in memory was checked on the way in."""
+    """Check a store's sparse matrix; a matrix in memory was checked by `Graph` already."""
     file = _file_of(matrix.data)
     if file is None or _sound.get(id(matrix)) is matrix:
         return
@@ -161,7 +161,7 @@ def check_sparse(matrix: csr_array) -> None:
         check_rows(matrix.indptr, matrix.indices)
         check_all(matrix.indices, int(matrix.shape[1]))
     except FormatError:
-        # scipy may have copied either array, and then no longer knows which file it was.
+        # scipy may have copied either array; a copy no longer shows which file it came from.
         raise FormatError(
             f"{file.parent} is damaged: its sparse features are not rows of {matrix.shape[1]:,} "
             f"columns; run fastgcn info {file.parent} --verify"
@@ -170,7 +170,7 @@ def check_sparse(matrix: csr_array) -> None:
 
 
 def damaged(array: AnyArray, how: str) -> FormatError:
-    """The complaint about an array that came from a file, or should have."""
+    """The error for a damaged array, with its file if it came from one."""
     file = _file_of(array)
     if file is None:
         return FormatError(f"an array of the graph is damaged: {how}")
@@ -180,7 +180,7 @@ def damaged(array: AnyArray, how: str) -> FormatError:
 def _outside(ids: IntArray, n: int) -> bool:
     if not len(ids):
         return False
-    # As numbers without sign, negative ones are large: one pass instead of two.
+    # As unsigned numbers, negative ones are large: one pass instead of two.
     return int(ids.view(np.dtype(f"u{ids.dtype.itemsize}")).max()) >= n
 
 

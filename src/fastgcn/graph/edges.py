@@ -1,7 +1,7 @@
 """Edges of a graph, of a part of it, and of a graph that new nodes join: rows of A on demand.
 
-Â is made of these (`graph.adjacency`). Prediction for a few nodes then costs what their
-neighbourhood costs, and a graph can be enlarged by new nodes without being rebuilt.
+`graph.adjacency` makes Â of these. So prediction for a few nodes reads only their neighbourhood,
+and new nodes can join a graph without rebuilding it.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
     values: FloatArray
 
 
-# Edges looked at together, to bound the temporaries.
+# Edges processed together, to bound the temporaries.
 _EDGES_AT_ONCE = 1 << 22
 
 Cut = tuple[IntArray, IntArray, FloatArray]  # row offsets, columns and values of some rows
@@ -53,7 +53,7 @@ class EdgeSource(Protocol):
 
 
 class GraphEdges:
-    """The edges of a whole graph; its CSR may be mapped, and a damaged file's."""
+    """The edges of a whole graph; its CSR may be a memory map of a damaged file."""
 
     def __init__(self, csr: CSR) -> None:
         self.csr = csr
@@ -81,7 +81,7 @@ class GraphEdges:
 class InducedEdges:
     """The edges of the graph induced on `nodes` (k,), ascending, from the whole graph's CSR.
 
-    Beside that CSR, which may be mapped, it holds a number a node of the whole graph.
+    Beside that CSR, which may be mapped, it holds one number per node of the whole graph.
     """
 
     def __init__(self, csr: CSR, nodes: IntArray) -> None:
@@ -128,7 +128,7 @@ class NewNodes:
     """New nodes n..n+k-1 that join a graph of n nodes.
 
     `touched` (r,) ascending are the nodes, old and new, that gain edges; row i of `gained`
-    lists what `touched[i]` gains.
+    lists the edges that `touched[i]` gains.
     """
 
     k: int
@@ -187,12 +187,12 @@ def edges_of(csr: CSR, nodes: IntArray | None) -> EdgeSource:
         return GraphEdges(csr)
     if np.all(nodes[1:] > nodes[:-1]):
         return InducedEdges(csr, nodes)
-    # Renumbered columns would not ascend, and have to be sorted.
+    # Renumbered columns do not ascend and must be sorted.
     return GraphEdges(induced_csr(csr, nodes))
 
 
 def positions(nodes: IntArray, n: int) -> IntArray:
-    """(n,): the place of each node in `nodes`, -1 for those that are not there."""
+    """(n,): the position of each node in `nodes`, -1 for nodes that are not in it."""
     position = np.full(n, -1, index_dtype(n))
     position[nodes] = np.arange(len(nodes), dtype=position.dtype)
     return position
@@ -201,8 +201,8 @@ def positions(nodes: IntArray, n: int) -> IntArray:
 def count_inside(csr: CSR, nodes: IntArray, position: IntArray) -> tuple[IntArray, FloatArray]:
     """(s,) the entries of the rows `nodes` whose columns have a `position`, and (s,) their sums.
 
-    The rows lie within the entries (`check_rows`). Columns outside of the graph are refused, so
-    that who cuts these rows can rely on the columns.
+    The rows must lie within the entries (`check_rows`). A column outside of the graph raises an
+    error, so code that cuts these rows afterwards need not check columns.
     """
     from fastgcn.kernels.rows import count_rows  # loads numba
 
@@ -284,7 +284,7 @@ def row_entries(indptr: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def row_chunks(counts: IntArray) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with about `_EDGES_AT_ONCE` entries each, at least one row a range."""
+    """Ranges of rows with about `_EDGES_AT_ONCE` entries each, at least one row per range."""
     ends = np.cumsum(counts)
     start = 0
     while start < len(counts):

@@ -1,4 +1,4 @@
-"""`Graph`: nodes, edges, features, labels and a split, checked once, at the border."""
+"""`Graph`: nodes, edges, features, labels and a split, checked once, by the constructor."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """n nodes and their edges as CSR rows; both directions stored for undirected graphs.
+    """n nodes and their edges as CSR rows; undirected graphs store both directions.
 
-    The constructor checks everything and cleans the rows (see `fastgcn.graph.csr` for what clean
-    means), so code that is handed a `Graph` never checks again.
+    The constructor checks everything and cleans the rows (`fastgcn.graph.csr` defines clean), so
+    functions that take a `Graph` never check it again.
 
     >>> import numpy as np
     >>> from fastgcn import Graph, Split
@@ -38,19 +38,19 @@ class Graph:
     Attributes:
         indptr: (n+1,) int64, row offsets into `indices`.
         indices: (m,) int32 or int64, column ids, ascending in each row.
-        weights: (m,) float32, positive; None where every edge counts one.
+        weights: (m,) float32, positive; None if every edge has weight one.
         features: (n, F) float32, dense (may be memory-mapped) or `scipy.sparse.csr_array`.
         labels: (n,) int64 class ids, -1 = unlabelled; or (n, C) bool, multi-label; or None.
         split: training, validation and test node ids.
-        node_ids: the user's own ids, length n; None where they are 0..n-1.
-        class_names: length C; None where classes are known by number only.
-        feature_names: length F; None where features are known by number only.
-        directed: whether an edge may lack its reverse. None asks the constructor to find out.
-        name: what the graph is called in messages and reports.
-        cleaned: what was removed on the way in.
+        node_ids: the user's own ids, length n; None if they are 0..n-1.
+        class_names: length C; None if classes have only numbers.
+        feature_names: length F; None if features have only numbers.
+        directed: True if an edge may lack its reverse. If None, the constructor finds out.
+        name: the graph's name in messages and reports.
+        cleaned: how many edges the constructor has removed.
         stored_fingerprint: set by the store, which knows it without reading the arrays.
-        source: what `fastgcn.load` was asked for ({"data": ..., and its options}), so that a
-            run can find its data again; None for graphs made in memory.
+        source: the arguments of `fastgcn.load` ({"data": ..., and its options}), so that a run
+            can load its data again; None for graphs made in memory.
     """
 
     indptr: IntArray
@@ -90,7 +90,7 @@ class Graph:
             symmetric = is_symmetric(csr)
             if self.directed is False and not symmetric:
                 raise InputError(
-                    "the graph is said to be undirected but some edges lack their reverse; "
+                    "the graph is declared undirected, but some edges lack their reverse; "
                     "build it with Graph.from_edges(..., directed=False), which adds them"
                 )
             self._set("directed", not symmetric)
@@ -102,7 +102,7 @@ class Graph:
     def trusted(cls, **fields: Any) -> "Graph":
         """A graph from fields that were checked before (a store's), without reading them again.
 
-        This is what lets a store larger than memory open at once.
+        So a store larger than memory opens at once.
         """
         graph = object.__new__(cls)
         optional = "labels node_ids class_names feature_names stored_fingerprint source"
@@ -126,7 +126,7 @@ class Graph:
         """A graph from edge ends 0..n-1; without `directed`, edges are stored both ways.
 
         `fields` are those of `Graph`: labels, split, node_ids, class_names, feature_names,
-        name. The number of nodes is that of the rows of `features`.
+        name. The number of nodes is the number of rows of `features`.
         """
         n = checks.row_count(features)
         source, target, values = checks.edge_arrays(source, target, weights, n)
@@ -147,7 +147,7 @@ class Graph:
 
     @property
     def n_edges(self) -> int:
-        """Edges as the user counts them: an undirected edge is one."""
+        """The number of edges; an undirected edge counts once."""
         return len(self.indices) if self.directed else len(self.indices) // 2
 
     @property
@@ -160,7 +160,7 @@ class Graph:
 
     @property
     def n_classes(self) -> int:
-        """0 where there are no labels."""
+        """The number of classes; 0 if there are no labels."""
         if self.labels is None:
             return 0
         if self.labels.ndim == 2:
@@ -188,11 +188,11 @@ class Graph:
         return self._replaced(split=Split(**parts))
 
     def with_source(self, source: Mapping[str, Any]) -> "Graph":
-        """The same graph, remembering where it was loaded from."""
+        """The same graph with another `source`."""
         return self._replaced(source=source, stored_fingerprint=self.stored_fingerprint)
 
     def __deepcopy__(self, _: dict[int, Any]) -> "Graph":
-        """Itself: nothing in a graph can change, and copying one would copy the data."""
+        """Returns itself: a graph never changes, and a copy would double its memory."""
         return self
 
     def _replaced(self, **changes: Any) -> "Graph":
@@ -208,7 +208,7 @@ class Graph:
         return convert.from_scipy(cls, adjacency, features=features, **fields)
 
     def to_scipy(self) -> csr_array:
-        """The adjacency matrix, float32, ones where the graph has no weights."""
+        """The adjacency matrix, float32, of ones if the graph has no weights."""
         return convert.to_scipy(self)
 
     @classmethod
@@ -246,7 +246,7 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
         return parts[text]
     if text.startswith("@"):
         try:
-            # Windows' editors put a mark before the text, which is no part of the first id.
+            # Editors on Windows put a byte order mark before the text; skip it.
             words = Path(text[1:]).read_text(encoding="utf-8-sig").split("\n")
         except FileNotFoundError:
             raise MissingFileError(f"there is no file {text[1:]} with node ids") from None
@@ -258,7 +258,7 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
 
 
 def positions(graph: Graph, words: Sequence[str]) -> IntArray:
-    """Numbers of the nodes whose own ids are written so."""
+    """The numbers of the nodes whose own ids, as text, are `words`."""
     if not words:
         raise InputError("no node ids were given")
     found = old_positions(graph, words)
@@ -272,7 +272,7 @@ def positions(graph: Graph, words: Sequence[str]) -> IntArray:
 
 
 def old_positions(graph: Graph, wanted: Iterable[Any]) -> dict[Any, int]:
-    """Numbers of the graph's nodes by own id, an id matching if it is written the same.
+    """Numbers of the graph's nodes by own id; ids are compared as text.
 
     Ids that the graph does not have are left out.
     """
@@ -288,7 +288,7 @@ def old_positions(graph: Graph, wanted: Iterable[Any]) -> dict[Any, int]:
 
 
 def own_ids(graph: Graph, nodes: IntArray) -> list[Any]:
-    """What the user calls these nodes."""
+    """The user's ids of these nodes."""
     if graph.node_ids is None:
         return list(map(int, nodes))
     return [checks.plain(graph.node_ids[int(i)]) for i in nodes]
@@ -297,7 +297,7 @@ def own_ids(graph: Graph, nodes: IntArray) -> list[Any]:
 def subgraph(graph: Graph, nodes: Any) -> Graph:
     """The graph induced on `nodes` (distinct ids), renumbered in the order given.
 
-    Features, labels, own ids and the split come along, restricted to these nodes.
+    Features, labels, own ids and the split are restricted to these nodes.
 
     >>> from fastgcn import Graph, subgraph
     >>> g = Graph.from_edges([0, 1], [1, 2], features=[[0.0], [1.0], [2.0]], node_ids=list("abc"))

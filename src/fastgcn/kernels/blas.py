@@ -1,7 +1,7 @@
-"""Dense products in compiled code by numpy's BLAS, into memory that is there already.
+"""Dense products in compiled code by numpy's BLAS, written into existing memory.
 
-Compiled `np.dot` calls scipy's BLAS, an older one: for the small products of a step it takes half
-as long again as numpy's.
+Compiled `np.dot` calls scipy's BLAS, an older one: for the small products of a step it takes 1.5
+times as long as numpy's.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _SYMBOL = "scipy_sgemm_64_"  # as numpy's wheels name it
 
 @cache
 def sgemm_address() -> int:
-    """Where Fortran's `sgemm` is in memory: numpy's if its wheel has brought one, or scipy's."""
+    """The address of Fortran's `sgemm`: numpy's if its wheel contains one, or scipy's."""
     for library in threadpool_info():
         if library["user_api"] == "blas":
             found = getattr(ctypes.CDLL(library["filepath"]), _SYMBOL, None)
@@ -61,7 +61,7 @@ def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -
         return builder.bitcast(place, byte.as_pointer())
 
     def size(value: Any) -> Any:
-        # As 64 bits: who expects 32 reads the lower half, which comes first.
+        # Passed as 64 bits: a BLAS that expects 32 reads the lower half, which comes first.
         one = ir.Constant(value.type, 1)
         return stored(builder.select(builder.icmp_signed("<", value, one), one, value))
 

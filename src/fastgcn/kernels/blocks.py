@@ -1,7 +1,7 @@
 """Making blocks: which entries of Â are in the columns drawn, and how columns are numbered.
 
 The functions for many batches draw and pick in one compiled call, by points in [0, 1). `place`
-(n,) int32 is work space that every function finds, and leaves, filled with -1.
+(n,) int32 is work space, filled with -1 before and after each call.
 """
 
 from typing import Any
@@ -18,10 +18,10 @@ Law = tuple[FloatArray, FloatArray, IntArray]
 
 @njit(cache=True, nogil=True)
 def number_columns(rows: IntArray, columns: IntArray, place: IntArray) -> Any:
-    """New numbers for `rows` (distinct), then for the other `columns` as they come.
+    """Number `rows` (distinct) first, then the other `columns` in the order they occur.
 
     Returns the nodes in the order of their numbers, and the number of every column. `place`
-    (n,) int32 is work space, found and left filled with -1.
+    (n,) int32 is work space, filled with -1 before and after.
     """
     nodes = np.empty(min(len(rows) + len(columns), len(place)), np.int64)
     numbers = np.empty(len(columns), np.int64)
@@ -50,10 +50,10 @@ def reach(
     off_diagonal: bool,
     place: IntArray,
 ) -> Any:
-    """The distinct columns u that `rows` reach, as they are met, and Σ_{v in rows} |Â(v,u)|^power.
-
-    Also, for each entry of the rows, where its column is among these; -1 for zeros and, with
-    `off_diagonal`, for entries Â(v,v), which are passed over.
+    """The distinct columns u in which `rows` have entries, in the order they occur, and
+    Σ_{v in rows} |Â(v,u)|^power.
+    Also, for each entry of the rows, its column's position among these; -1 for entries that are
+    skipped: zeros and, with `off_diagonal`, Â(v,v).
     """
     entries = 0
     for r in range(len(rows)):
@@ -91,8 +91,8 @@ def pick_reached(
     weights: FloatArray,
     exact_self: bool,
 ) -> Any:
-    """As `pick_entries`, after `reach`: `reached` are its columns and the places of the entries
-    among them, `drawn` are places there."""
+    """As `pick_entries`, after `reach`: `reached` are its columns and its positions of entries;
+    `drawn` are positions in these columns."""
     found, at = reached
     weight = np.zeros(len(found))
     for c in range(len(drawn)):
@@ -133,7 +133,7 @@ def pick_entries(
     """Entries of `rows` in the columns `drawn`, times these columns' weights: indptr, the columns
     as they are numbered in Â, and values.
 
-    With `exact_self`, an entry Â(v,v) is there in full, drawn or not.
+    With `exact_self`, an entry Â(v,v) is included unscaled, drawn or not.
     """
     for c in range(len(drawn)):
         place[drawn[c]] = c
@@ -188,7 +188,7 @@ def pick_by_sums(
     """Entries of `rows` in the columns `drawn`, times count(u)·factor / Σ_v |Â(v,u)|^power: indptr,
     the columns as they are numbered in Â, and values.
 
-    With `exact_self`, an entry Â(v,v) is there in full, drawn or not, and out of the sums.
+    With `exact_self`, an entry Â(v,v) is included unscaled, drawn or not, and not in the sums.
     """
     for c in range(len(drawn)):
         place[drawn[c]] = c
@@ -258,7 +258,7 @@ def sample_by_vertices(
     place: IntArray,
     blocks: Blocks,
 ) -> Any:
-    """Vertices from one q (n,), whatever the rows: `law` is q, its running sums and their guide.
+    """Vertices from one q (n,) for all rows: `law` is q, its running sums and their guide.
 
     A vertex weighs count/(t·q(u)); with `renormalize`, q is first divided by its sum.
     """
@@ -283,9 +283,9 @@ def sample_by_reach(
     place: IntArray,
     blocks: Blocks,
 ) -> Any:
-    """Vertices from q (n,) over those that some row of the batch has an entry for.
+    """Vertices from q (n,), restricted to columns in which some row of the batch has an entry.
 
-    Weights are as above, the sum of q being that over these vertices.
+    Weights are as above, with the sum of q over these vertices.
     """
     indptr, indices, values = matrix
     for b in range(len(batches)):
@@ -311,7 +311,7 @@ def sample_by_entries(
     place: IntArray,
     blocks: Blocks,
 ) -> Any:
-    """Columns of entries that ascending points fall on in proportion to |Â(v,u)|^power.
+    """Columns of entries drawn by ascending points, in proportion to |Â(v,u)|^power.
 
     `sums` (n,) are those of the rows.
     """
@@ -332,7 +332,7 @@ def sample_by_entries(
 
 @njit(cache=True, nogil=True, inline="always")
 def _drawn(law: Law, renormalize: bool, points: FloatArray, place: IntArray) -> Any:
-    """Distinct positions and their weights; none where nothing can be drawn."""
+    """Distinct positions and their weights; none if nothing can be drawn."""
     q, cumulative, guide = law
     total = cumulative[-1] if len(cumulative) > 0 else 0.0
     if total == 0:
@@ -345,14 +345,14 @@ def _drawn(law: Law, renormalize: bool, points: FloatArray, place: IntArray) -> 
 def _with_block(
     blocks: Blocks, b: int, part: Csr, rows: IntArray, own_rows: bool, place: IntArray
 ) -> Any:
-    """The blocks with number b entered: `part`, whose columns are numbered as in Â."""
+    """The blocks with `part`, whose columns are numbered as in Â, added as number b."""
     offsets, columns, values, sources, starts = blocks
     src, numbers = number_columns(rows if own_rows else rows[:0], part[1], place)
     start, first = starts[0, b], starts[1, b]
     end, last = start + len(numbers), first + len(src)
     if end > len(columns):
         columns, values = _grown(columns, 2 * end), _grown(values, 2 * end)
-    # Loops, for assignments to slices take four seconds to compile.
+    # Loops, because assignments to slices take four seconds to compile.
     for r in range(len(rows) + 1):
         offsets[b, r] = part[0][r]
     for entry in range(len(numbers)):

@@ -1,4 +1,4 @@
-"""Random bits from counters: any thread can make the numbers of its part by itself."""
+"""Random bits from counters: each thread makes the numbers of its part on its own."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def mix(x: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-# Shares of entries are multiples of 2^-16: a 64-bit draw decides four entries.
+# Rates are rounded to multiples of 2^-16, so that one 64-bit draw decides four entries.
 _GRAINS = 1 << 16
 
 
@@ -39,7 +39,7 @@ def _fill(seed: np.uint64, dropped: int, value: np.float32, out: FloatArray) -> 
             out[4 * block + part] = value if grain >= dropped else np.float32(0)
 
 
-# Draws below which a second thread costs more to wake than it saves.
+# Below this many draws, waking a second thread costs more time than it saves.
 _WORTH_SHARING = 1 << 14
 
 
@@ -48,9 +48,9 @@ def sample_neighbors(
 ) -> None:
     """Fill `out` (s, k) with k neighbours of each of `rows` (s,); -1 for a row without any.
 
-    A row with at most k neighbours gives them all, then repeats of random ones as their paper
-    has it ("with replacement where the sample is larger than the degree"); a longer one gives k
-    distinct neighbours (Floyd's algorithm). Row i draws from its own stream, a counter under
+    A row with at most k neighbours gives them all, then random repeats, as in GraphSAGE's paper
+    ("with replacement where the sample is larger than the degree"); a longer one gives k
+    distinct neighbours (Floyd's algorithm). Row i has its own random stream, a counter under
     (seed, i), so the result does not depend on the number of threads.
     """
     pieces = torch.get_num_threads() if len(rows) * k >= _WORTH_SHARING else 1

@@ -1,6 +1,6 @@
 """Drawing vertices: the inner loops.
 
-`place` (n,) int32 is work space that every function finds, and leaves, filled with -1.
+`place` (n,) int32 is work space, filled with -1 before and after each call.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ def running_sums(q: FloatArray, slots: int) -> Any:
     """(n,) running sums of q, and (slots,) int32: for every k the first u whose sum is above
     k/slots of the total.
 
-    From there a draw finds its vertex in n/slots steps on average, where a bisection takes log n.
+    From there a draw finds its vertex in n/slots steps on average; a bisection takes log n.
     """
     n = len(q)
     cumulative, guide = np.empty(n), np.empty(slots, np.int32)
@@ -38,7 +38,7 @@ def draw_folded(
 ) -> Any:
     """The u with cumulative[u-1] <= x < cumulative[u] for each x = uniform·total, folded.
 
-    Distinct positions in the order they first came up, and how often each did.
+    Returns distinct positions in the order first drawn, and how often each was drawn.
     """
     n, t, slots = len(cumulative), len(uniforms), len(guide)
     total = cumulative[n - 1]
@@ -47,8 +47,8 @@ def draw_folded(
     for i in range(t):
         x = uniforms[i] * total
         u = np.int64(guide[int(uniforms[i] * slots)])  # a uniform below one stays below slots
-        # Rounding may put the guide one step too far on, or x at the total, where a vertex
-        # that cannot be drawn would be met.
+        # Rounding may put the guide one step too far, or x at the total, which would draw a
+        # vertex of q = 0.
         while u > 0 and cumulative[u - 1] > x:
             u -= 1
         while u < n - 1 and cumulative[u] <= x:
@@ -68,7 +68,7 @@ def draw_folded(
 
 @njit(cache=True, nogil=True)
 def append_new(drawn: IntArray, known: int, more: IntArray, place: IntArray) -> int:
-    """Put those of `more` (distinct) that are not in drawn[:known] behind these, in order.
+    """Append to drawn[:known] those of `more` (distinct) that it does not hold, in order.
 
     Returns how many positions `drawn` now holds.
     """
@@ -88,8 +88,8 @@ def append_new(drawn: IntArray, known: int, more: IntArray, place: IntArray) -> 
 def inclusion_factor(q: FloatArray, t: int) -> float:
     """The c with Σ_u min(1, c·q(u)) = t, for more than t positive q(u).
 
-    Each pass gives the vertices above one their place for certain and spreads what is left of t
-    over the others; c only grows, so that it ends when no vertex joins the certain ones.
+    Each pass makes the vertices with c·q(u) above one certain and spreads the rest of t over the
+    others. c only grows, so the passes end when no further vertex becomes certain.
     """
     factor, certain = 0.0, -1
     while True:
@@ -99,24 +99,24 @@ def inclusion_factor(q: FloatArray, t: int) -> float:
                 above += 1
             else:
                 mass += q[u]
-        if above == certain or above >= t:  # as many as t only by rounding
+        if above == certain or above >= t:  # t or more only by rounding
             return factor
         certain = above
         factor = (t - above) / mass
 
 
 def inclusion_probabilities(q: FloatArray, t: int) -> FloatArray:
-    """(n,): p(u) = min(1, c·q(u)) that sum to t, or to as many as have q(u) > 0."""
+    """(n,): p(u) = min(1, c·q(u)), summing to t, or to the number of q(u) > 0 if that is less."""
     if t >= np.count_nonzero(q):
         return (q > 0).astype(np.float64)
     p: FloatArray = inclusion_factor(q, t) * q
-    p[p > 1 - 1e-9] = 1.0  # one but for rounding is one
+    p[p > 1 - 1e-9] = 1.0  # one up to rounding
     return p
 
 
 @njit(cache=True, nogil=True)
 def sized(value: float, power: float) -> float:
-    """|value|^power; 0 for a value of 0 even if power is 0, so that it is never drawn."""
+    """|value|^power; 0 for a value of 0, even if power is 0, so that zeros are never drawn."""
     size = abs(np.float64(value))
     if size == 0:
         return 0.0
@@ -159,12 +159,12 @@ def draw_entries(
     """The columns of the entries that ascending `points` in [0, 1) fall on: distinct, and counts.
 
     The entries of `rows`, one after the other, divide [0, 1) in proportion to |Â(v,u)|^power,
-    which add up to `lengths` row by row. Entries Â(v,v) are no part of it with `off_diagonal`.
+    which add up to `lengths` row by row. With `off_diagonal`, entries Â(v,v) are left out.
     """
     total = lengths.sum()
     drawn, counts = np.empty(len(points), np.int64), np.zeros(len(points), np.int64)
     found = i = 0
-    before = 0.0  # the length of what was passed
+    before = 0.0  # the length of the rows and entries before this one
     for r in range(len(rows)):
         end = before + lengths[r]
         last = np.int64(-1)
@@ -221,7 +221,7 @@ def entries_at(
         if which[i] != row:
             row, at, before = which[i], indptr[v], 0.0
         target = points[i] * lengths[which[i]]
-        # The last entry of a row keeps what rounding leaves over.
+        # Points that rounding leaves over fall on the last entry of a row.
         while at < indptr[v + 1] - 1:
             share = sized(values[at], power)
             if target < before + share:

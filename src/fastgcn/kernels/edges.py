@@ -3,7 +3,7 @@
 To sort it, an edge v → u of a graph with node ids below 2**bits becomes one key,
 `((v << bits) | u) << 1 | flag`. Ascending keys are in CSR order: by row, then by column. The
 flag is 0 for an edge as it was listed and 1 for the reverse that an undirected graph adds.
-`values` holds a weight for each key; it is empty where the graph has no weights.
+`values` holds a weight for each key; it is empty if the graph has no weights.
 """
 
 from typing import Any
@@ -172,7 +172,7 @@ def hash_table(n: int) -> IntArray:
 
 @njit(cache=True, nogil=True)
 def find_in_range(queries: IntArray, low: int, positions: IntArray, found: IntArray) -> None:
-    """Find ids whose positions stand in an array: that of id i is `positions[i - low]`, or -1."""
+    """Look up ids in an array: the position of id i is `positions[i - low]`, or -1."""
     high = low + len(positions) - 1
     for i in range(len(queries)):
         inside = low <= queries[i] <= high

@@ -1,7 +1,7 @@
 """Drawing distinct neighbours by weight, row by row: the inner loop of the graph generator.
 
-Apart from `kernels.edges`, because the random numbers load torch: 190 MB that the import of tables
-does without.
+Not in `kernels.edges`, because the random numbers load torch, 190 MB that reading tables does not
+need.
 """
 
 from typing import Any

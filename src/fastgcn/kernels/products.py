@@ -1,4 +1,4 @@
-"""Sparse times dense on the CPU, both ways, on all threads that torch has been given."""
+"""Sparse times dense on the CPU, also transposed, on as many threads as torch uses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,16 +12,16 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels.blas import LANES, add_scaled
 from fastgcn.machine import over_ranges
 
-# Multiplications below which a second thread costs more to wake than it saves.
+# Below this many multiplications, waking a second thread costs more time than it saves.
 _WORTH_SHARING = 1 << 21
 
-# A part of a dense matrix that stays in the cache while the rows of a sparse one go over it, and
-# the entries that a row must have in a part, on average, to be worth reading and writing it again.
+# Bytes of a part of a dense matrix that stays in the cache while all sparse rows use it, and the
+# entries in a part that a row must have, on average, to make up for writing its sums again.
 _PART_BYTES = 1 << 24
 _ENTRIES_A_PART = 3
 
-# For an argument of a compiled function: a plain 0 has a type of its own, and for it the function
-# would be compiled once more.
+# Zero as an argument of a compiled function: a plain 0 has another type, for which the function
+# would be compiled again.
 ZERO: Any = np.int64(0)
 
 
@@ -50,9 +50,9 @@ def add_entries(
 ) -> None:
     """out[at : at + width] += Σ values[e] · (row columns[e] of `dense`) over entries begin..end-1.
 
-    Arrays are flat; row u of `dense` begins at shift + u·width. Entries are taken in their order,
-    four at a time: a core then waits for four rows from memory at once, and reads `out` a
-    quarter as often. The sums are those of one at a time to the last bit.
+    Arrays are flat; row u of `dense` begins at shift + u·width. Entries are added in order, four
+    at a time: a core then waits for four rows from memory at once, and reads `out` a quarter as
+    often. The sums are bit for bit those of one entry at a time.
     """
     row, whole, entry = out[at : at + width], width - width % LANES, begin
     while entry + 4 <= end:
@@ -82,7 +82,7 @@ def add_entries(
 
 @njit(cache=True, nogil=True)
 def _reaching(column: int, columns: IntArray, begin: int, end: int) -> int:
-    """The first entry of begin..end-1, which ascend, at or above a column; `end` if none is."""
+    """The first of the ascending entries begin..end-1 at or above `column`; `end` if none is."""
     while begin < end:
         middle = (begin + end) // 2
         if columns[middle] < column:
@@ -107,11 +107,11 @@ def add_part(
     out: FloatArray,
 ) -> None:
     """Rows start..stop-1 of out += those of the sparse matrix times a dense one, of which `part`
-    holds the rows first..last-1; both flat, of rows so wide.
+    holds the rows first..last-1; both are flat, with rows of `width`.
 
-    Columns ascend in each row, so that the parts, taken from the first to the last, add up to
-    what the whole gives, bit for bit; with the whole they need not. A part that `sets` starts
-    the sums.
+    Columns must ascend in each row, unless `part` is the whole. Parts in order then add up to
+    the product with the whole, bit for bit. With `sets`, the part overwrites `out` instead of
+    adding to it.
     """
     for r in range(start, stop):
         if sets:
@@ -138,9 +138,9 @@ def multiply_transposed(
     at: int,
 ) -> None:
     """Columns start..stop-1 of out[at:] += those of the transpose of rows first..first+rows-1 of
-    the sparse matrix times dense[shift:], a row for each; both flat, of rows so wide.
+    the sparse matrix times dense[shift:], which has a row for each; both flat, of `width` columns.
 
-    Threads share the work by columns, so that none writes where another does.
+    Threads divide the work by columns, so that no two write to the same place.
     """
     whole = stop - (stop - start) % LANES
     for r in range(rows):
@@ -189,7 +189,7 @@ def sorted_times_dense(
 ) -> FloatArray:
     """`sparse_times_dense` of a matrix whose columns ascend in each row, bit for bit.
 
-    Where `dense` is larger than a cache, it is taken in parts that are not.
+    If `dense` is larger than a cache, it is used in parts that fit.
     """
     rows, parts = len(indptr) - 1, -(-dense.nbytes // _PART_BYTES)
     if len(values) < _ENTRIES_A_PART * parts * rows:
@@ -213,8 +213,8 @@ def add_part_product(
 ) -> None:
     """out (s, d) += the (s, k) CSR matrix times a dense (k, d) matrix of which `part` holds rows.
 
-    They are those from `first` on. Parts come in order, and that from 0 on sets `out`, unless
-    `sets` says whether this one does.
+    They are the rows from `first` on. Parts must come in order; the part from 0 on overwrites
+    `out`, unless `sets` says otherwise.
 
     Columns must ascend in each row, unless the part is the whole.
     """
@@ -248,14 +248,14 @@ def sparse_times_sparse(
 
 
 def _narrow(columns: IntArray) -> IntArray:
-    """As int32 where they fit, as Â has them: for another type, loops would be compiled again."""
+    """As int32 if they fit, as in Â: for another type, loops would be compiled again."""
     if columns.dtype == np.int32 or columns.max(initial=0) >= 1 << 31:
         return columns
     return columns.astype(np.int32)
 
 
 def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplications: int) -> None:
-    """Do all rows, on several threads where that pays, in pieces of about equally many entries."""
+    """Do all rows in pieces of about equally many entries, on several threads if that is faster."""
     rows = len(indptr) - 1
     if multiplications < _WORTH_SHARING:
         work(0, rows)

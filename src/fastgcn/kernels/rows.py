@@ -14,15 +14,15 @@ from scipy.sparse import csr_array
 from fastgcn.arrays import AnyArray, FloatArray, IntArray, forget
 from fastgcn.machine import over_ranges
 
-# Entries below which a second thread costs more to wake than it saves.
+# Below this many entries, waking a second thread costs more time than it saves.
 _WORTH_SHARING = 1 << 18
 
-# Entries after which what was read of a memory map is let go: rows here and there soon map it all.
+# After this many entries, pages of a memory map are unmapped: scattered rows soon map all of it.
 _PIECE_ENTRIES = 1 << 19
 
 _NO_WEIGHTS = np.empty(0, np.float32)
 _NO_POSITIONS = np.empty(0, np.int32)
-_PIECES = 8  # of rows that are counted, so that threads share them evenly
+_PIECES = 8  # in which rows are counted, so that threads get equal work
 
 
 def cut_rows(
@@ -38,11 +38,11 @@ def cut_rows(
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """The CSR arrays of the rows `nodes` (s,): `indptr` (s+1,) int64, `indices`, float32 `values`.
 
-    `weights` None stands for ones. With `loops`, row i also has the column own[i], nodes[i] if
-    not given, which the matrix must not have, with the value one, in its ascending place.
+    `weights` None stands for ones. With `loops`, row i also gets the column own[i] (by default
+    nodes[i]), which the matrix must not have, with value one, in ascending order.
 
     With `position` (n,), which must ascend where it is not negative, columns are renumbered by
-    it, and those of -1 left out; `counts` (s,) are then the entries left, by `count_rows`.
+    it, and columns of -1 are left out; `counts` (s,), from `count_rows`, are the entries left.
     """
     if counts is None:
         counts = indptr[nodes + 1] - indptr[nodes]
@@ -74,8 +74,8 @@ def count_rows(
 ) -> tuple[IntArray, FloatArray]:
     """(s,) how many entries the rows `nodes` have, and (s,) float64 the sums of their weights.
 
-    With `position` (n,), only entries count whose column has a position that is not -1. A count
-    of -1 stands for a row with a column outside of 0..n-1, as a damaged file has it.
+    With `position` (n,), only entries whose column has a position other than -1 count. A count
+    of -1 marks a row with a column outside of 0..n-1, which only a damaged file has.
     """
     counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
@@ -100,7 +100,7 @@ def scale_rows(
 
 
 def _shares(indptr: IntArray) -> IntArray:
-    """Ranges of rows with about equally many entries, one a thread where that pays."""
+    """Ranges of rows with about equally many entries, one per thread if threads save time."""
     rows = len(indptr) - 1
     if indptr[-1] < _WORTH_SHARING:
         return np.array([0, rows])
@@ -187,12 +187,11 @@ def _scale(
             values[entry] = value
 
 
-# A row that the system does not have in memory is waited for by the thread that asks for it;
-# several ask at once.
+# A thread waits for each row that is not in the system's cache, so several threads read at once.
 _READERS = 16
-_WORTH_READERS = 256  # rows below which one thread has read them before others are awake
+_WORTH_READERS = 256  # one thread reads fewer rows than this before others wake
 
-# The system's own, so that a compiled loop can read without Python's lock.
+# The system's `pread`, so that a compiled loop can read without Python's lock.
 _pread: Any = types.ExternalFunction(
     "pread", types.intp(types.intc, types.intp, types.uintp, types.int64)
 )
@@ -201,9 +200,9 @@ _pread: Any = types.ExternalFunction(
 def gather_rows(
     ids: IntArray, descriptor: int, slots: IntArray, hot: AnyArray, out: AnyArray
 ) -> bool:
-    """out (k, u) int16 = the rows `ids` of an open file of such rows, read in the file's order.
+    """out (k, u) int16 = the rows `ids` of an open file, read in the file's order.
 
-    `slots` (n,) says which row of `hot` is the same, -1 that none is; of length 0: none at all.
+    `slots` (n,) is the position of each row in `hot`, -1 if it is not there; empty if no row is.
     Returns True if every row could be read.
     """
     order = np.argsort(ids)

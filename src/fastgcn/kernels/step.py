@@ -1,4 +1,4 @@
-"""What a training step does between its matrix products, without autograd; and Adam.
+"""Training steps without autograd: matrix products, what lies between them, and Adam.
 
 On the paper's sizes the matrix products of a step take some 100 µs, and recording and replaying
 them with autograd three times as long again. Tests compare with autograd.
@@ -14,7 +14,7 @@ from fastgcn.kernels.products import ZERO, add_entries, multiply_transposed
 
 @njit(cache=True, nogil=True)
 def add_bias_relu(out: FloatArray, bias: FloatArray, relu: bool) -> None:
-    """out = σ(out + bias) in place, flat; an empty `bias` is none, σ is ReLU or nothing."""
+    """out = σ(out + bias) in place, flat; `bias` may be empty; σ is ReLU if `relu`."""
     if len(bias) > 0:
         for start in range(0, len(out), len(bias)):
             row = out[start : start + len(bias)]
@@ -29,8 +29,8 @@ def add_bias_relu(out: FloatArray, bias: FloatArray, relu: bool) -> None:
 def bias_relu_backward(
     gradient: FloatArray, out: FloatArray, relu: bool, for_bias: FloatArray
 ) -> None:
-    """Through `add_bias_relu`: `gradient` becomes that of its input, and `for_bias` that of the
-    bias, which may be empty; all flat."""
+    """The derivative of `add_bias_relu`: `gradient` becomes that of its input, and `for_bias` that
+    of the bias, which may be empty; all flat."""
     if relu:
         for i in range(len(gradient)):
             gradient[i] = gradient[i] if out[i] > 0 else np.float32(0)
@@ -61,7 +61,7 @@ def cross_entropy(logits: FloatArray, labels: IntArray, class_weights: FloatArra
         share = (class_weights[label] if weighted else 1.0) / total
         (top, low), at_label = extremes(row), row[label]
         mass = np.float32(0)
-        if top == low:  # the many rows that met no vertex
+        if top == low:  # the many rows with no edge to any drawn vertex
             for j in range(width):
                 row[j] = 1
             mass = np.float32(width)
@@ -81,7 +81,7 @@ def cross_entropy(logits: FloatArray, labels: IntArray, class_weights: FloatArra
 
 @njit(cache=True, nogil=True, fastmath=True)
 def extremes(x: FloatArray) -> tuple[float, float]:
-    """The largest and the smallest of x; by itself, for only so the loop becomes vectors."""
+    """The largest and smallest of x; a separate loop, which the compiler can vectorise."""
     top, low = x[0], x[0]
     for j in range(len(x)):
         top, low = max(top, x[j]), min(low, x[j])
@@ -92,9 +92,9 @@ def extremes(x: FloatArray) -> tuple[float, float]:
 def exponentials(x: FloatArray, powers: IntArray) -> None:
     """x = exp(x) in place for x <= 0, to a relative error of 1e-7·(1 + |x|); at least 2^-126.
 
-    exp(x) = 2^k·2^f with k whole and 0 <= f < 1, the one by writing k into the exponent of a
-    float, the other by a polynomial (Chebyshev's, of degree 6): unlike a call of exp, loops that
-    the compiler turns into vector instructions. `powers` is work space.
+    exp(x) = 2^k·2^f with k whole and 0 <= f < 1. 2^k is made by writing k into a float's exponent,
+    2^f by a Chebyshev polynomial of degree 6. Unlike calls of exp, these loops become vector
+    instructions. `powers` is work space.
     """
     for j in range(len(x)):
         y = max(x[j] * np.float32(1.4426950408889634), np.float32(-126))
@@ -137,11 +137,11 @@ def adam_update(
         weight[i] -= size * m / (np.sqrt(v) * root + epsilon)
 
 
-# How a layer's products are taken: without a block, Â(HW), (ÂH)W, or without one from sparse rows.
+# The order of a layer's products: HW without a block, Â(HW), (ÂH)W, or HW of sparse rows H.
 NO_BLOCK, WEIGHT_FIRST, MIX_FIRST, SPARSE_INPUT = 0, 1, 2, 3
 
-# What `shapes` says of a layer: the above; rows that come out of its block and that go in; and
-# where the block begins among the rows of its matrix, or without a block, the rows of x.
+# Columns of `shapes`: a layer's order, as above; the output and input rows of its block; and the
+# first row of the block in its matrix or, without a block, the first row of x.
 ORDER, ROWS, SOURCES, FIRST = 0, 1, 2, 3
 
 Arrays = tuple[FloatArray, ...]
@@ -168,10 +168,10 @@ def train_steps(
     `sgemm` is `sgemm_address()`. Layers, L of them, are numbered from the input up: `sizes` (L+1,)
     are their widths; `shapes` (b, L, 4) is explained above; `blocks` are indptr, int32 columns and
     values of each layer, where the first layer's are those of the rows of ÂX with SPARSE_INPUT,
-    and empty without a block. Rows of all batches lie one's behind the other's in `x`, `labels`
-    and each layer's matrix. `parameters` are the weights of all layers and then the biases,
-    perhaps empty; their first and their second moments; `decays` (2L,) their L2. Adam's steps
-    count from `number`. `work` has `work_size` numbers.
+    and empty without a block. Rows of all batches are concatenated in `x`, `labels` and each
+    layer's matrix. `parameters` are the weights of all layers and then the biases, perhaps
+    empty; their first and their second moments; `decays` (2L,) their L2. Adam's steps count
+    from `number`. `work` has `work_size` numbers.
     """
     depth = len(sizes) - 1
     outs, factors = np.empty(depth + 1, np.int64), np.empty(depth + 1, np.int64)
@@ -200,8 +200,8 @@ def _forward(
     outs: IntArray,
     factors: IntArray,
 ) -> int:
-    """Fill `work` up to the place returned. outs[l] and factors[l] are where the rows that enter
-    layer l begin, as they come out of layer l - 1 and as its weights multiply them; -1 for x."""
+    """Fill `work` up to the position returned. outs[l] and factors[l] are the positions of layer
+    l's input rows: the output of layer l - 1, and the rows that W multiplies; -1 for x."""
     depth, end = len(sizes) - 1, ZERO
     outs[0] = -1
     for layer in range(depth):
@@ -249,7 +249,7 @@ def _backward(
     factors: IntArray,
     end: int,
 ) -> None:
-    """From the gradient of the logits, in their place, to moved parameters. Free from `end` on."""
+    """Update the parameters from the gradient of the logits; `work` is free from `end` on."""
     depth = len(sizes) - 1
     gradient = outs[depth]
     for layer in range(depth - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Samplers: who makes the blocks. Every algorithm is one of these plus a network."""
+"""Samplers, which make the blocks. Every algorithm is one of these plus a network."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ __all__ = ["Block", "FullSampler", "LayerRows", "LayerSampler", "Sampler"]
 
 
 def make_sampler(config: TrainConfig, adjacency: Adjacency, edges: CSR | None) -> Sampler:
-    """The sampler of a config on a training graph, given as Â, and as edges to draw among."""
+    """The sampler of a config on a training graph, given by Â and, for GraphSAGE, its edges."""
     if config.neighbor_sampling:
         from fastgcn.sampling.neighborhood import NeighborSampler  # loads numba
 
@@ -29,7 +29,7 @@ def make_sampler(config: TrainConfig, adjacency: Adjacency, edges: CSR | None) -
 def layer_sampler(
     config: TrainConfig, adjacency: Adjacency, samples: Sequence[int], *, own_rows: bool
 ) -> LayerSampler:
-    """FastGCN's sampler with a config's choices, and so many vertices a layer."""
+    """FastGCN's sampler with a config's choices and these sample sizes."""
     return LayerSampler(
         adjacency,
         samples,

@@ -1,4 +1,4 @@
-"""`Block`, one convolution as a small matrix, and what every sampler must do."""
+"""`Block`, one convolution as a small matrix, and `Sampler`, the interface of all samplers."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ from fastgcn.kernels.blocks import Blocks
 from fastgcn.kernels.products import mixing_first_pays, sparse_times_dense, transposed_times_dense
 from fastgcn.sampling.draws import Rng
 
-# Entries up to which a block is a dense matrix on a GPU: its product is then one small GEMM, and
-# the zeros cost less than a sparse product's bookkeeping. 2^22 floats are 16 MB.
+# On a GPU, a block of up to this many entries is a dense matrix: its product is then one small
+# GEMM, and the zeros cost less than a sparse product's bookkeeping. 2^22 floats are 16 MB.
 _DENSE_ENTRIES = 1 << 22
 
 
@@ -28,11 +28,11 @@ class Block:
 
     Attributes:
         dst: (s,) int64, node ids of layer l+1.
-        src: (k,) int64, distinct node ids of layer l: `dst` itself first where the network wants
-            a node's own row, then those drawn that some row of `dst` meets. A vertex that no
-            row meets would be multiplied by zero, and is left out.
-        adj: (s, k) float32, sparse CSR or dense: count(u)·Â(v,u) / (t·q(u)) where vertices
-            are drawn, Â(v,u) where none are left out.
+        src: (k,) int64, distinct node ids of layer l: first `dst` itself if the network reads a
+            node's own row, then the drawn vertices with an edge to some row of `dst`. Other
+            drawn vertices would be multiplied by zero and are left out.
+        adj: (s, k) float32, sparse CSR or dense: count(u)·Â(v,u) / (t·q(u)) if vertices are
+            drawn, Â(v,u) if all neighbours are used.
     """
 
     dst: Tensor
@@ -43,14 +43,14 @@ class Block:
 
     @classmethod
     def of_csr(cls, dst: Tensor, src: Tensor, csr: tuple[IntArray, IntArray, FloatArray]) -> Self:
-        """A block by the arrays of `adj`, whose tensor is made when it is first asked for."""
+        """A block from the arrays of `adj`, whose tensor is made on first use."""
         block = object.__new__(cls)
         for name, value in (("dst", dst), ("src", src), ("csr", csr)):
             object.__setattr__(block, name, value)
         return block
 
     def __getattr__(self, name: str) -> Tensor:
-        # Called for what has no value yet: `adj` of a block made by `of_csr`.
+        # Called for attributes without a value: `adj` of a block made by `of_csr`.
         if name != "adj" or self.csr is None:
             raise AttributeError(name)
         adj = sparse_matrix(*self.csr, len(self.src))
@@ -64,7 +64,7 @@ class Block:
         object.__setattr__(self, "csr", parts)
 
     def to(self, device: torch.device | str) -> "Block":
-        """On a device, where a small block is dense."""
+        """The block on a device; on a GPU, a small block is dense."""
         device = torch.device(device)
         if device.type == "cpu":
             return self
@@ -85,7 +85,7 @@ class Block:
         return sparse_times_dense(*self.csr, h)
 
     def unmixed(self, gradient: FloatArray) -> FloatArray:
-        """(k, d): adjᵀ @ gradient, what `mixed` passes back from (s, d)."""
+        """(k, d): adjᵀ @ gradient, the derivative of `mixed` for a gradient (s, d)."""
         assert self.csr is not None
         return transposed_times_dense(*self.csr, gradient, len(self.src))
 
@@ -100,7 +100,7 @@ class Block:
 
     def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
         """True if (adj H)W takes fewer multiplications than adj(HW), for W (n_in, n_out)."""
-        # Not by len, which takes microseconds for a tensor.
+        # `len` of a tensor takes microseconds.
         rows, sources = self.dst.numel(), self.src.numel()
         return bool(mixing_first_pays(self.entries, rows, sources, n_in, n_out))
 
@@ -114,14 +114,14 @@ class Block:
 
     @property
     def empty_rows(self) -> int:
-        """Rows of `dst` that met no vertex of `src`: their convolution is estimated as zero."""
+        """Rows of `dst` without an entry: their convolution is estimated as zero."""
         if self.adj.layout == torch.sparse_csr:
             return int((self.adj.crow_indices().diff() == 0).sum())
         return int((self.adj == 0).all(dim=1).sum())
 
 
 class _BlockMix(torch.autograd.Function):
-    """`Block.mix` where a gradient is wanted."""
+    """`Block.mix` with its gradient."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, block: Block) -> Tensor:
@@ -138,11 +138,11 @@ def _rows(h: Tensor) -> FloatArray:
 
 
 class LayerRows(NamedTuple):
-    """What a sampled layer works on under the current weights, of all n nodes.
+    """The rows and weights of a sampled layer under the current network, for all n nodes.
 
     Attributes:
-        hidden: (n, d) H, the rows that go into the layer.
-        weight: (d, d') W, by which it multiplies them.
+        hidden: (n, d) H, the input rows of the layer.
+        weight: (d, d') W, the layer's weights.
     """
 
     hidden: Tensor
@@ -157,22 +157,22 @@ class LayerRows(NamedTuple):
 class Sampler(Protocol):
     """Makes the blocks of a batch, from the input layer up; `blocks[-1].dst` is the batch.
 
-    A sampler may have further methods, which training uses where they are there:
+    A sampler may have further methods, which training calls if they exist:
 
-    * `observe(rows)`: look at the network before an epoch. `rows` has one `LayerRows` for each
-      sampled layer, from the input up.
-    * `wants_rows(epoch)`: False if the sampler does not look at the network before this epoch,
-      counted from 0; without this method, `observe` is called before every epoch.
-    * `state()` and `restore(state)`: the tensors, by name, with which a resumed run goes on.
+    * `observe(rows)`: called before an epoch with the current network. `rows` has one
+      `LayerRows` for each sampled layer, from the input up.
+    * `wants_rows(epoch)`: False if `observe` need not be called before this epoch, counted
+      from 0; without this method, `observe` is called before every epoch.
+    * `state()` and `restore(state)`: the tensors, by name, that a resumed run needs.
     """
 
     def sample(self, batch: Tensor, rng: Rng) -> list[Block]: ...
 
 
 def show_network(sampler: Sampler, epoch: int, rows: Callable[[], Sequence[LayerRows]]) -> None:
-    """Let a sampler that wants it look at the network before an epoch, counted from 0.
+    """Call a sampler's `observe` before an epoch, counted from 0, if it wants the rows.
 
-    `rows` is called only if the sampler looks: it takes a pass over the whole graph.
+    `rows` is called only then, because it takes a pass over the whole graph.
     """
     observe = getattr(sampler, "observe", None)
     wants: Callable[[int], bool] = getattr(sampler, "wants_rows", lambda _: True)
@@ -187,7 +187,7 @@ def sampler_state(sampler: Sampler) -> dict[str, Tensor]:
 
 
 def restore_sampler(sampler: Sampler, state: Mapping[str, Tensor]) -> None:
-    """Give a sampler what `sampler_state` said of it; nothing where it keeps nothing."""
+    """Restore the `sampler_state` of a sampler, if it has any."""
     restore = getattr(sampler, "restore", None)
     if restore is not None and state:
         restore(state)
@@ -197,7 +197,7 @@ def sparse_matrix(
     indptr: IntArray, columns: IntArray, values: FloatArray, n_columns: int
 ) -> Tensor:
     """An (s, n_columns) sparse CSR tensor over the arrays given."""
-    _hear_out_warnings()
+    _silence_csr_warnings()
     return _csr_tensor(indptr, columns, values, n_columns)
 
 
@@ -212,9 +212,9 @@ def _csr_tensor(indptr: IntArray, columns: IntArray, values: FloatArray, n_colum
 
 
 @cache
-def _hear_out_warnings() -> None:
-    """Let torch give its warnings about CSR tensors (a beta feature, unchecked invariants) once,
-    unheard; the products that we use are tested."""
+def _silence_csr_warnings() -> None:
+    """Make torch give its warnings about CSR tensors (a beta feature, unchecked invariants) once,
+    and ignore them; tests cover the products used here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)
         _csr_tensor(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), 1)
@@ -243,11 +243,11 @@ class BlockGroup:
 
     @property
     def empty_rows(self) -> int:
-        """Rows of the first batch that met no vertex."""
+        """Rows of the first batch with no edge to any drawn vertex."""
         return int(np.count_nonzero(np.diff(self.arrays[0][0]) == 0))
 
     def blocks(self) -> list[Block]:
-        """Each by itself, as views."""
+        """The blocks one by one, as views."""
         offsets, columns, values, sources, starts = self.arrays
         ranges = zip(*(pairwise(part) for part in starts.tolist()), strict=True)
         return [
@@ -258,7 +258,7 @@ class BlockGroup:
         ]
 
     def each(self, x: InputRows, labels: Tensor) -> Iterator[tuple[list[Block], InputRows, Tensor]]:
-        """What a step needs of each batch, given the rows of `src` and the labels of `dst`."""
+        """Blocks, rows and labels of each batch; `x` are rows of `src`, `labels` of `dst`."""
         rows = x.split(np.diff(self.arrays[-1][1]).tolist())
         for block, mine, known in zip(
             self.blocks(), rows, torch.split(labels, self.dst.shape[1]), strict=True

@@ -1,6 +1,6 @@
-"""`check_sampler`: what training assumes of a sampler, checked for any sampler on a tiny graph.
+"""`check_sampler`: checks on a tiny graph that a sampler does what training assumes.
 
-For samplers that are not part of this package too:
+It also takes samplers that are not part of this package:
 
 >>> class CoinSampler:
 ...     '''One layer: each vertex is kept with probability one half, and then counts double.'''
@@ -43,19 +43,19 @@ from fastgcn.graph.adjacency import Adjacency, normalize
 from fastgcn.graph.graph import Graph
 from fastgcn.sampling.block import Block, Sampler
 
-# Entries of blocks are float32: "equal" is to so many units of the largest number compared.
+# Entries of blocks are float32: "equal" means up to this share of the largest number compared.
 _ROUNDING = 1e-5
 
 Points: TypeAlias = FloatArray | Callable[[int], FloatArray]
 
 
 class Outcome(NamedTuple):
-    """One possible course of a sampler's draws.
+    """One possible result of a sampler's draws.
 
     Attributes:
-        probability: that it is taken; over all outcomes they sum to one.
-        points: what `rng.random(count)` is to answer, call after call, for the sampler to take
-            it: an array of that length, or a function that makes one.
+        probability: of this outcome; those of all outcomes sum to one.
+        points: what `rng.random(count)` must return, call after call, to produce this outcome:
+            an array of that length, or a function that makes one.
     """
 
     probability: float
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 
 
 class Scripted(np.random.Generator):
-    """A generator whose `random` hands out chosen points, so that an outcome can be replayed."""
+    """A generator whose `random` returns given points, so that an outcome can be replayed."""
 
     def __init__(self, points: Sequence[Points]) -> None:
         super().__init__(np.random.PCG64(0))
@@ -79,13 +79,13 @@ class Scripted(np.random.Generator):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found of a sampler that passed.
+    """The figures of a sampler that passed.
 
     Attributes:
-        exact: whether every outcome was run; otherwise means are over repetitions.
+        exact: True if every outcome was run; otherwise means are over repetitions.
         layers: how many blocks a batch has.
-        unseen_bias: how far the mean of any entry of mix(h), one layer, could be off at the most
-            without being noticed; rounding alone where `exact`.
+        unseen_bias: the largest bias of an entry of mix(h), one layer, that the check could
+            miss; only rounding if `exact`.
         row_error: E Σ_v ‖y(v) − e(v)‖² over the batch's rows, one layer.
         sources: the mean number of vertices in `src` of the top block.
     """
@@ -111,24 +111,24 @@ def check_sampler(
     false_alarm: float = 1e-6,
     seed: int = 0,
 ) -> Checked:
-    """Raise AssertionError, with a sentence, if a sampler breaks what training relies on.
+    """Raise AssertionError, with a message, if a sampler breaks what training relies on.
 
     * Blocks: `blocks[-1].dst` is the batch, in its order, each block's `src` is the `dst` of the
       one below, ids are distinct and in range, shapes fit, entries are finite, and with
-      `own_rows` each `src` begins with `dst`. So it is for a batch the other way round, too, and
+      `own_rows` each `src` begins with `dst`. The same holds for the batch in reverse order, and
       for a single node.
-    * One generator state gives one list of blocks, from this sampler or a new one, and the
-      global generators of torch, numpy and Python are left alone.
+    * Equal generator states give equal blocks, from this sampler or a new one, and the global
+      generators of torch, numpy and Python are not used.
     * Unbiased: E[mix(h)] = Âh for the top block, and Â···Âh through all blocks, for rows
-      h (n, d), the identity by default. `mean` (n, n) stands in for Â where a sampler
-      estimates something else.
+      h (n, d), the identity by default. `mean` (n, n) replaces Â if a sampler estimates
+      something else.
     * `row_error`, if given, is the expected squared error of the top block, Σ_v ‖y(v) − e(v)‖²
-      over `batch` (all vertices by default): what a formula of `fastgcn.sampling.variance` says.
+      over `batch` (all vertices by default), by a formula of `fastgcn.sampling.variance`.
 
-    With `outcomes`, all of them are run and expectations are exact but for rounding. Otherwise
-    they are means over `repetitions`, and a right sampler is refused with probability
-    `false_alarm` at most, as far as such means are normal. A bias below their noise passes; what
-    is returned says how large one may be, and four times the repetitions halve it.
+    With `outcomes`, all of them are run, and expectations are exact up to rounding. Otherwise
+    they are means over `repetitions`, and a correct sampler is refused with probability at most
+    `false_alarm`, if these means are normal. A bias below their noise passes; `unseen_bias` of
+    the result says how large it may be, and four times the repetitions halve it.
     """
     n = adjacency.n
     rows = torch.arange(n) if batch is None else _node_ids(batch, n)
@@ -217,8 +217,8 @@ def _replayed(
 
 @dataclass(frozen=True, slots=True)
 class _Estimates:
-    """Of R runs with their probabilities (R,): the estimates of Âh (R, s, d) by the top block
-    alone and through all blocks, and how many vertices the top block has below (R,)."""
+    """R runs with their probabilities (R,): the estimates of Âh (R, s, d) by the top block alone
+    and through all blocks, and the number of sources of the top block (R,)."""
 
     probability: FloatArray
     one: FloatArray
@@ -253,8 +253,8 @@ class _Estimates:
     def check(
         self, complaint: str, values: FloatArray, expected: FloatArray, limit: float | None
     ) -> float:
-        """The mean of values (R, a, b) is `expected` (a, b), to `limit` standard errors: the
-        largest difference that they allow."""
+        """Check that the mean of values (R, a, b) is `expected` (a, b) up to `limit` standard
+        errors; returns the largest difference that passes."""
         mean = np.tensordot(self.probability, values, axes=1)
         room = _ROUNDING * max(1e-3, float(np.abs(expected).max()), float(np.abs(mean).max()))
         tolerance = np.full(expected.shape, room)
@@ -280,7 +280,7 @@ def _node_ids(batch: Sequence[int], n: int) -> Tensor:
 
 
 def check_blocks(blocks: Sequence[Block], batch: Tensor, n: int, *, own_rows: bool) -> None:
-    """The blocks of a batch of a graph of n nodes fit each other and what a network expects."""
+    """Check that a batch's blocks fit each other, the graph of n nodes and the network."""
     _must(len(blocks) > 0, "a sampler must give at least one block, got none")
     for block in blocks:
         kind = type(block).__name__
@@ -305,7 +305,7 @@ def check_blocks(blocks: Sequence[Block], batch: Tensor, n: int, *, own_rows: bo
             dst = _shown(block.dst.tolist())
             _must(
                 leads,
-                f"src must begin with dst for such a network, got {_shown(src)} for {dst}",
+                f"src must begin with dst for this network, got {_shown(src)} for {dst}",
             )
 
 
@@ -317,7 +317,7 @@ def _shown(ids: list[int]) -> str:
 def _check_repeatable(
     first: list[Block], samplers: Sequence[Sampler], rows: Tensor, seed: int
 ) -> None:
-    """The same blocks from the same generator state, whatever happened before."""
+    """Check that equal generator states give equal blocks, whatever was drawn before."""
     for sampler in samplers:
         sampler.sample(rows, torch.Generator().manual_seed(seed + 1))
         blocks = sampler.sample(rows, torch.Generator().manual_seed(seed))
@@ -335,6 +335,6 @@ def _global_generators() -> tuple[bytes, bytes, int, object]:
 
 
 def _must(holds: bool, complaint: str) -> None:
-    """As `assert`, which Python leaves out where it is told to optimise."""
+    """As `assert`, which `python -O` leaves out."""
     if not holds:
         raise AssertionError(complaint)

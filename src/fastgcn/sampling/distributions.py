@@ -1,4 +1,4 @@
-"""The distributions q that the theory compares, and checks of what its functions are given."""
+"""The distributions q that the theory compares, and checks of the arguments of its functions."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
@@ -19,7 +19,7 @@ _SUM_TOLERANCE = 1e-4
 
 
 def as_matrix(adj: Matrix) -> csr_array:
-    """Â as CSR rows that hold no entry twice; an `Adjacency` is used as it is."""
+    """Â as CSR rows that hold no entry twice; an `Adjacency` is not copied."""
     if isinstance(adj, Adjacency):
         return adj.to_scipy()
     given = adj if issparse(adj) else as_numbers(adj, "Â")
@@ -77,7 +77,7 @@ def convolution(adj: Matrix, x: Any) -> tuple[csr_array, FloatArray, FloatArray]
 
 
 def over_q(numerator: FloatArray, q: Any) -> float:
-    """Σ_u numerator(u) / q(u), where a vertex that adds nothing may have q(u) = 0."""
+    """Σ_u numerator(u) / q(u); q(u) may be 0 if the numerator is."""
     q = as_q(q, numerator)
     return float(np.divide(numerator, q, out=np.zeros_like(q), where=numerator > 0).sum())
 
@@ -89,7 +89,7 @@ def as_q(q: Any, needed: FloatArray) -> FloatArray:
         raise InputError(f"q must have shape {needed.shape}, one a vertex, got {given.shape}")
     if given.min() < 0 or abs(given.sum() - 1) > _SUM_TOLERANCE:
         raise InputError(
-            f"q must be probabilities that sum to one, got a least of {given.min():g} and a sum of "
+            f"q must be probabilities that sum to one, got the minimum {given.min():g} and the sum "
             f"{given.sum():g}; divide it by its sum"
         )
     lost = (given == 0) & (needed > 0)
@@ -124,7 +124,7 @@ def squared_rows(x: FloatArray) -> FloatArray:
 
 
 def not_negative(variance: float | np.floating[Any]) -> float:
-    """The formulas subtract nearly equal numbers where a variance is zero."""
+    """The variance, at least 0: the formulas subtract nearly equal numbers if it is zero."""
     return max(float(variance), 0.0)
 
 
@@ -196,9 +196,9 @@ def neighbors_q(adj: Matrix, q: Any, rows: RowIds) -> FloatArray:
 
 
 def off_diagonal(adj: Matrix) -> csr_array:
-    """Â without its diagonal: what is sampled where Â(v,v)·x(v) is added in full.
+    """Â without its diagonal: the part that is sampled if Â(v,v)·x(v) is added exactly.
 
-    Every function here, given it in the place of Â, speaks of the exact self term.
+    Pass it instead of Â to any function here to get the figures for an exact self term.
 
     >>> off_diagonal(np.array([[3.0, 4.0], [0.0, 1.0]])).toarray()
     array([[0., 4.],
@@ -212,9 +212,9 @@ def off_diagonal(adj: Matrix) -> csr_array:
 
 
 def along_columns(adj: Matrix, q: Any, rows: RowIds) -> tuple[IntArray, FloatArray]:
-    """The columns of `rows` in the order in which the rows meet them, and `neighbors_q` of each.
+    """The columns of `rows` in the order they occur in the rows, and `neighbors_q` of each.
 
-    So `neighbors_only` spreads stratified and systematic draws over [0, 1).
+    `neighbors_only` spreads stratified and systematic draws over [0, 1) in this order.
 
     >>> matrix = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [0, 0, 0]])
     >>> along_columns(matrix, uniform_q(3), [0, 1])
@@ -230,8 +230,8 @@ def along_entries(adj: Matrix, rows: RowIds, power: float = 2.0) -> tuple[IntArr
     """The columns of the entries of `rows`, row after row, and the entries' shares of all
     |Â(v,u)|^power.
 
-    So `ladies` spreads stratified and systematic draws over [0, 1); the stretches of a column
-    add up to its `ladies_q`.
+    `ladies` spreads stratified and systematic draws over [0, 1) in this order; the parts of a
+    column add up to its `ladies_q`.
 
     >>> along_entries(np.array([[3.0, 4.0], [5.0, 0.0]]), [0, 1])
     (array([0, 1, 0]), array([0.18, 0.32, 0.5 ]))

@@ -20,9 +20,8 @@ from fastgcn.kernels.draws import (
 Rng = torch.Generator | np.random.Generator
 
 _BELOW_ONE = np.nextafter(1.0, 0.0)
-# Rounds in which draws that repeat are thrown away, before those left are gone through one by
-# one: the first round fills most places, and each next one most of the rest, unless q is all
-# but used up.
+# Rounds of draws in which repeats are discarded, before another method draws the rest. The first
+# round fills most places, and each next one most of the rest, unless nearly all of q is used up.
 _ROUNDS = 16
 
 
@@ -43,7 +42,7 @@ class Law:
     Attributes:
         q: (n,) float64, not necessarily normalised.
         cumulative: (n,) its running sums.
-        guide: (slots,) int32, where in `cumulative` a draw begins to look.
+        guide: (slots,) int32, where in `cumulative` the search for a draw begins.
     """
 
     q: FloatArray
@@ -61,9 +60,9 @@ class Law:
         return float(self.cumulative[-1]) if len(self.cumulative) else 0.0
 
     def at(self, points: FloatArray, place: IntArray) -> tuple[IntArray, IntArray]:
-        """The positions whose share of [0, 1) the points fall into: distinct ones, and counts.
+        """The distinct positions whose shares of [0, 1) the points fall into, and counts.
 
-        They are in the order they come up. `place` is work space, at least as long as q,
+        They are in the order first drawn. `place` is work space, at least as long as q,
         filled with -1.
         """
         found: tuple[IntArray, IntArray] = draw_folded(self.cumulative, self.guide, points, place)
@@ -71,7 +70,7 @@ class Law:
 
 
 class Drawing(Protocol):
-    """One way to draw about t positions from q (n,), prepared for drawing again and again."""
+    """One way to draw about t positions from q (n,), prepared for repeated draws."""
 
     def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:
         """Distinct positions and their weights: E Σ weight(u)·f(u) = Σ f(u) for every f."""
@@ -101,7 +100,7 @@ def make_drawing(
 
 
 class Nothing:
-    """No row reaches a column: the convolution is zero, exactly."""
+    """Draws nothing: the rows have no entries, so their convolution is exactly zero."""
 
     def draw(self, rng: Rng, place: IntArray) -> tuple[IntArray, FloatArray]:  # noqa: ARG002
         return np.empty(0, dtype=np.int64), np.empty(0)
@@ -126,11 +125,10 @@ def _in_strata(points: FloatArray, t: int) -> FloatArray:
     return np.minimum((points + np.arange(t)) / t, _BELOW_ONE)
 
 
-# Ways to take t points in [0, 1) for each of some batches, (batches, t), each on average uniform.
-# A point draws the vertex whose share it falls on, so that the expected count of u is t·p(u), p = q
-# normalised, and the weight count/(t·p(u)) unbiased whatever the points have to do with each
-# other. Independent points draw with replacement; the others spread along the order of the
-# vertices.
+# Ways to choose t points in [0, 1) for each of some batches, (batches, t), each on average uniform.
+# A point draws the vertex whose share it falls on. So the expected count of u is t·p(u), where p is
+# q normalised, and the weight count/(t·p(u)) is unbiased even if points depend on each other.
+# Independent points draw with replacement; the others spread along the order of the vertices.
 POINTS: dict[Draws, Callable[[int, int, Rng], FloatArray]] = {
     "independent": independent_points,
     "systematic": systematic_points,
@@ -163,10 +161,10 @@ class Successive:
 
 
 def draw_distinct(law: Law, count: int, rng: Rng, place: IntArray) -> IntArray:
-    """`count` distinct positions in the order drawn, each next one from q over those left.
+    """`count` distinct positions in the order drawn, each from q over those left.
 
-    A draw from q that is thrown away if it repeats is a draw from q over those left. Where
-    repeats are too many, exponential clocks with rates q decide: they ring in that same order.
+    Drawing from q and discarding repeats is drawing from q over those left. If there are too
+    many repeats, exponential clocks with rates q are used instead: they ring in the same order.
     """
     drawn, known = np.empty(count, np.int64), 0
     for _ in range(_ROUNDS):
@@ -204,8 +202,8 @@ def raj_weights(p: FloatArray) -> FloatArray:
 class Poisson:
     """Each vertex is drawn independently with probability p(u); its weight is 1/p(u).
 
-    Instead of tossing n coins, a Poisson process runs along the vertices, each as long as
-    −log(1 − p(u)), and hits u with probability p(u): the cost grows with what is drawn, not n.
+    Instead of tossing n coins, a Poisson process runs along the vertices, each of length
+    −log(1 − p(u)), and hits u with probability p(u): the cost grows with the draws, not with n.
 
     Attributes:
         inclusion: (n,) p(u) = min(1, c·q(u)), c such that t vertices are expected.
@@ -250,7 +248,7 @@ Numbers = TypeVar("Numbers", FloatArray, Tensor)
 def fixed_q(
     distribution: Distribution, norms: Numbers, power: float, row_norms: Numbers
 ) -> Numbers:
-    """(n,) float64, summing to one; all zero where Â has no entry and nothing need be drawn.
+    """(n,) float64, summing to one; all zero if Â has no entry, so that nothing is drawn.
 
     `norms` (n,) are ‖Â(:,u)‖, `row_norms` (n,) the |x(u)| of `optimal`: both float64, both arrays
     or both tensors on one device.
@@ -263,8 +261,8 @@ def fixed_q(
         weight = norms ** powers[distribution]
     else:
         weight = norms * row_norms
-        # A vertex whose x is exactly zero adds nothing now, but q must stay positive where
-        # Â is, or the estimate would be biased as soon as the model moves on.
+        # A vertex with x = 0 adds nothing now, but q must be positive wherever Â is, or the
+        # estimate would be biased as soon as the weights change.
         weight = weight.clip(1e-6 * weight.max() * (norms > 0))
         if not weight.any():
             weight = norms

@@ -42,12 +42,12 @@ class HistoryBlock(Block):
 
     @property
     def mix_first_only(self) -> bool:
-        """H̄ is of the width of H: Â(HW) cannot be had from it, (ÂH)W can."""
+        """True: H̄ has the width of H, so it gives (ÂH)W but not Â(HW)."""
         return True
 
     @property
     def empty_rows(self) -> int:
-        """0: a row that meets no vertex is still estimated, by its row of ÂH̄."""
+        """0: a row without a drawn neighbour is still estimated, by its row of ÂH̄."""
         return 0
 
 
@@ -62,14 +62,14 @@ class _KeptLayer:
 class HistorySampler:
     """A `LayerSampler` whose blocks estimate (ÂH̄)(v) + Σ_u weight(u)·Â(v,u)·(H(u) − H̄(u)).
 
-    H̄ are hidden rows that `refresh` was given, of whatever age, and ÂH̄ is exact. The estimate
-    is unbiased for any H̄, and its error is that of sampling H − H̄ in the place of H.
+    H̄ are the hidden rows of the last `refresh`, and ÂH̄ is exact. The estimate is unbiased for
+    any H̄, and its error is that of sampling H − H̄ instead of H.
 
     Training refreshes them before every `every`-th epoch, by `observe`.
 
-    Its cost: two (n, d) matrices a layer, at a refresh one full product and the forward pass
-    that made H, and in each block the gathering of k + s rows. `refreshes`, `multiplications`
-    and `seconds` count what the products have taken.
+    Its cost: two (n, d) matrices per layer; at a refresh, one full product and the forward pass
+    that makes H; in each block, gathering k + s rows. `refreshes`, `multiplications` and
+    `seconds` count the work of the products.
     """
 
     def __init__(self, sampler: LayerSampler, every: int = 1) -> None:
@@ -79,7 +79,7 @@ class HistorySampler:
 
     @property
     def hidden(self) -> list[Tensor | None]:
-        """H̄ of each sampled layer, from the input up: what `refresh` was last given."""
+        """H̄ of each sampled layer, from the input up, as of the last `refresh`."""
         return [None if kept is None else kept.hidden for kept in self._kept]
 
     def refresh(self, hidden: Sequence[Tensor | None]) -> None:
@@ -104,7 +104,7 @@ class HistorySampler:
         return epoch % self.every == 0
 
     def observe(self, rows: Sequence[LayerRows]) -> None:
-        """`refresh` by the rows of the current network, one `LayerRows` a sampled layer."""
+        """`refresh` with the rows of the current network, one `LayerRows` per sampled layer."""
         self.refresh([each.hidden for each in rows])
 
     def state(self) -> dict[str, Tensor]:
@@ -113,12 +113,12 @@ class HistorySampler:
         return {str(layer): h.detach().cpu() for layer, h in hidden if h is not None}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` said."""
+        """Restore H̄ from a `state`, and compute ÂH̄."""
         self.refresh([state.get(str(layer)) for layer in range(len(self._kept))])
 
     def _keep(self, hidden: Tensor) -> _KeptLayer:
         matrix = self.sampler.adjacency
-        # A copy: what was given may be changed in place before the next refresh.
+        # A copy, because the caller may change its tensor before the next refresh.
         h = hidden.detach().to("cpu", torch.float32, copy=True).contiguous()
         mixed = sparse_times_dense(matrix.indptr, matrix.indices, matrix.values, h.numpy())
         self.multiplications += len(matrix.values) * h.shape[1]

@@ -1,6 +1,6 @@
-"""`LayerSampler`, FastGCN's: about t vertices a layer, drawn once for all rows.
+"""`LayerSampler`, FastGCN's sampler: about t vertices per layer, drawn once for all rows.
 
-They are drawn from all vertices, or from those that the rows above reach. Every block is unbiased:
+They are drawn from all vertices, or from the neighbours of the rows above. Every block is unbiased:
 E[adj] = the rows of Â themselves.
 """
 
@@ -37,13 +37,13 @@ from fastgcn.sampling.draws import POINTS, Drawing, Law, Rng, fixed_q, make_draw
 
 
 class Reached(NamedTuple):
-    """What some rows of Â reach.
+    """The columns in which some rows of Â have entries.
 
     Attributes:
-        columns: (m,) distinct, as they are met.
+        columns: (m,) distinct, in the order they occur.
         sums: (m,) Σ_v |Â(v,u)|^power over the rows.
-        places: (entries,) of each entry of the rows, where its column is among these; -1 for
-            what is not sampled.
+        places: (entries,) for each entry of the rows, its column's position in `columns`; -1 for
+            entries that are not sampled.
     """
 
     columns: IntArray
@@ -55,9 +55,9 @@ class Reached(NamedTuple):
 class Sampled:
     """The part of Â that is sampled: all of it or, with `exact_self`, all but the diagonal.
 
-    With `own_rows`, `src` of a block begins with its `dst`. Where laws are made of entries, these
-    count as |Â(v,u)|^power; 2 gives the squared norms of rows and columns. `place` (n,) int32 is
-    work space, filled with -1.
+    With `own_rows`, `src` of a block begins with its `dst`. Distributions that depend on entries
+    use |Â(v,u)|^power; 2 gives the squared norms of rows and columns. `place` (n,) int32 is work
+    space, filled with -1.
     """
 
     adjacency: Adjacency
@@ -75,13 +75,13 @@ class Sampled:
         return Reached(*reach(*self.parts, rows, self.power, self.exact_self, self.place))
 
     def block(self, dst: Tensor, rows: Rows) -> Block:
-        """Rows of `dst`, columns as numbered in Â, as a block."""
+        """A block of the rows of `dst`, whose columns are numbered as in Â."""
         lead = dst.numpy() if self.own_rows else dst.numpy()[:0]
         src, columns = number_columns(lead, rows.indices, self.place)
         return Block.of_csr(dst, torch.from_numpy(src), (rows.indptr, columns, rows.values))
 
     def sums(self) -> tuple[FloatArray, FloatArray]:
-        """(n,) Σ_u |Â(v,u)|^power of each row, (n,) Σ_v of each column, of what is sampled."""
+        """(n,) Σ_u |Â(v,u)|^power of each row and (n,) Σ_v of each column of the sampled part."""
         sums: tuple[FloatArray, FloatArray] = sums_of_powers(
             *self.parts, self.power, self.exact_self
         )
@@ -96,7 +96,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AllVertices:
-    """One q over all n vertices, whatever the rows."""
+    """One q over all n vertices, the same for all rows."""
 
     matrix: Sampled
     drawing: Drawing
@@ -113,7 +113,7 @@ class AllVertices:
 
 @dataclass(frozen=True, slots=True)
 class ReachedVertices:
-    """The columns that the rows reach, by q (n,) renormalised, or by their sums if None."""
+    """Only the neighbours of the rows, by q (n,) renormalised, or by their sums if q is None."""
 
     matrix: Sampled
     q: FloatArray | None
@@ -122,7 +122,7 @@ class ReachedVertices:
     correct_weights: bool
 
     def law(self, reached: Reached) -> FloatArray:
-        """(m,): q of the columns reached; by their sums, it adds up to one over them."""
+        """(m,): q of the reached columns; if q is made of their sums, it adds up to one."""
         if self.q is not None:
             return self.q[reached.columns]
         sums = reached.sums
@@ -152,8 +152,8 @@ class ByPoints:
     Attributes:
         kernel: one of those in `kernels/blocks.py`.
         law: its arguments before the points.
-        points: takes t points for each of some batches.
-        ascending: whether the kernel wants them in order.
+        points: chooses t points for each of some batches.
+        ascending: True if the kernel needs sorted points.
     """
 
     matrix: Sampled
@@ -190,30 +190,30 @@ class LayerSampler:
     * `importance`: q(u) ∝ ‖Â(:,u)‖² (Alg. 2, Prop. 4), the paper's;
     * `flat`: q(u) ∝ ‖Â(:,u)‖^power; power 1 is what the authors' program draws from;
     * `optimal`: q(u) ∝ ‖Â(:,u)‖·|x(u)| (Thm 3), with x(u) the row H(u)W of the current model,
-      which `observe` or `set_row_norms` is given; until then as `flat`;
-    * `ladies`: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v of the layer above, whichever they are;
+      passed by `observe` or `set_row_norms`; before the first call, q is that of `flat`;
+    * `ladies`: q(u) ∝ Σ_v |Â(v,u)|^power over the rows v of the layer above;
       power 2, the squared norm of the column, is LADIES as published, power 1 spreads the
-      draws more evenly. q is positive wherever a row has an entry, so that 1/(t·q) is unbiased
+      draws more evenly. q is positive wherever a row has an entry, so 1/(t·q) is unbiased
       for any power.
 
-    `power` None is each one's own, 1 for `flat` and 2 for `ladies`.
+    `power` None means the published power, 1 for `flat` and 2 for `ladies`.
 
     `draws`, all unbiased (weights in `sampling/draws.py`):
 
     * `independent`: t draws with replacement, the paper's;
     * `successive`: t distinct vertices one after the other, Des Raj's weights;
-    * `poisson`: each vertex for itself with probability p(u) ∝ q(u), at most 1, t expected;
+    * `poisson`: each vertex independently with probability p(u) ∝ q(u), at most 1; t expected;
     * `stratified`, `systematic`: t points spread evenly along the vertices' shares of q.
 
     Other departures from the paper, each a switch:
 
-    * `self_term="exact"`: Â(v,v)·H(v) is added in full and the rest of the row sampled, with q
-      from columns without their diagonal entry;
-    * `own_rows`: `src` begins with `dst`, for networks that want a node's own row; batches must
-      then be distinct, as they must with an exact self term;
-    * `neighbors_only` draws among the columns that the rows above reach, with q renormalised;
-    * `correct_weights=False` divides by t·q(u) with q normalised over all vertices whatever
-      was drawn how: the authors' biased factor.
+    * `self_term="exact"`: Â(v,v)·H(v) is added exactly and the rest of the row is sampled, with
+      q from columns without their diagonal entry;
+    * `own_rows`: `src` begins with `dst`, for networks that read a node's own row; the nodes of
+      a batch must then be distinct, as with an exact self term;
+    * `neighbors_only` draws among the neighbours of the rows above, with q renormalised;
+    * `correct_weights=False` always divides by t·q(u) with q normalised over all vertices: the
+      authors' biased factor.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class LayerSampler:
         ]
 
     def set_row_norms(self, row_norms: Sequence[FloatArray]) -> None:
-        """|x(u)| for every vertex (n,), one array a sampled layer; `optimal` draws by them."""
+        """Set |x(u)| of every vertex (n,), one array per sampled layer, for `optimal`."""
         lengths = [len(norms) for norms in row_norms]
         if lengths != [self.adjacency.n] * len(self.samples):
             raise InputError(
@@ -329,18 +329,18 @@ class LayerSampler:
             self._set_sources()
 
     def wants_rows(self, epoch: int) -> bool:  # noqa: ARG002
-        """True if q depends on the network: it is then made anew before every epoch."""
+        """True if q depends on the network; it is then recomputed before every epoch."""
         return self.distribution == "optimal"
 
     def observe(self, rows: Sequence[LayerRows]) -> None:
-        """Draw by the rows of the current network, one `LayerRows` a sampled layer."""
+        """Draw by the rows of the current network, one `LayerRows` per sampled layer."""
         self.set_row_norms([each.norms() for each in rows])
 
     def probabilities(self, layer: int = 0, rows: IntArray | None = None) -> FloatArray:
         """(n,) float64: q of a sampled layer, from the input up; sums to one.
 
-        With `rows`, what is drawn from for a block of these rows: the same q, or for `ladies`
-        and `neighbors_only` one that is zero where the rows have no entry.
+        With `rows`, the q of a block of these rows: the same, or for `ladies` and
+        `neighbors_only` one that is zero where the rows have no entry.
         """
         if self.distribution == "ladies" and rows is None:
             raise InputError("q of distribution='ladies' depends on the rows above: give rows")
@@ -369,13 +369,13 @@ class LayerSampler:
         return len(self.samples) == 1 and isinstance(self._sources[0], ByPoints)
 
     def sample_many(self, batches: Sequence[Tensor], rng: Rng) -> list[list[Block]]:
-        """The blocks that `sample` would give for one batch after the other."""
+        """The blocks that `sample` would return for each batch in turn."""
         if not self.draws_together:
             return [self.sample(batch, rng) for batch in batches]
         return [[block] for group in self.sample_groups(batches, rng) for block in group.blocks()]
 
     def sample_groups(self, batches: Sequence[Tensor], rng: Rng) -> Iterator[BlockGroup]:
-        """The same in groups of consecutive batches of equal size; only if `draws_together`."""
+        """The same, in groups of consecutive batches of equal size; only if `draws_together`."""
         (source,) = self._sources
         assert isinstance(source, ByPoints)
         for batch in batches:

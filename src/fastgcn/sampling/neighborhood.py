@@ -36,10 +36,10 @@ class FullSampler:
 
 
 class NeighborSampler:
-    """k_l uniform neighbours of every row of layer l+1, averaged (Hamilton et al., 2017).
+    """The mean of k_l uniform neighbours of every row of layer l+1 (Hamilton et al., 2017).
 
-    With `include_self` the mean is over the node and its sampled neighbours (GraphSAGE-GCN),
-    without over the neighbours alone (GraphSAGE-mean, which adds the node by itself). `src`
+    With `include_self`, the mean is over the node and its sampled neighbours (GraphSAGE-GCN);
+    without, over the neighbours alone (GraphSAGE-mean, which adds the node separately). `src`
     always begins with `dst`, so that a layer finds a node's own row.
 
     `fanouts` are k_l from the input up: the paper's S1 = 25, S2 = 10 are `[10, 25]`, 25
@@ -62,7 +62,7 @@ class NeighborSampler:
             own = rows[:, None]
             if self.include_self:
                 drawn = np.concatenate([own, drawn], axis=1)
-            there = drawn >= 0  # a row without neighbours has drawn none
+            there = drawn >= 0  # -1 for a row without neighbours
             src, columns = number_columns(
                 rows, np.where(there, drawn, own).reshape(-1), self._place
             )

@@ -1,26 +1,25 @@
-"""How far a sampled convolution strays: Prop. 2, Thm 3 and Prop. 4 as plain functions.
+"""The variance of a sampled convolution: Prop. 2, Thm 3 and Prop. 4 as plain functions.
 
 One layer, before its nonlinearity. Â is (n, n); x (n,) or (n, d) holds the rows x(u) = H(u)W
-that Â mixes; q (n,) is what vertices are drawn from; e = Âx is the truth. With u_1..u_t ~ q,
+that Â mixes; vertices are drawn from q (n,); e = Âx is the exact value. With u_1..u_t ~ q,
 
     y(v) = 1/t Σ_j Â(v,u_j) x(u_j) / q(u_j),      E y(v) = e(v)              (eq. 5 and 10)
 
-and G = 1/s Σ_i y(v_i) is the average over s rows. Three variances are told apart:
+and G = 1/s Σ_i y(v_i) is the average over s rows. There are three different variances:
 
 * *independent* draws (`uniform_variance`, `optimal_variance`, `importance_variance`, all cases
-  of `independent_variance`): what Prop. 2 to 4 state. The v_i are uniform over the vertices,
+  of `independent_variance`): those of Prop. 2 to 4. The v_i are uniform over the vertices,
   and every v_i has its own u_1..u_t.
-* a *shared* draw (`shared_variance`): what Alg. 1 and 2 do. One u_1..u_t serves every v_i, so
+* a *shared* draw (`shared_variance`): that of Alg. 1 and 2. One u_1..u_t serves every v_i, so
   the y(v_i) are correlated, and more rows do not average the error away.
-* *per row* (`row_variance`): Σ_i Var y(v_i), the expected squared error of the rows, which is
-  what the next layer sees. It is the same for shared and independent draws. The other ways to
-  draw have theirs: `stratified_variance`, `systematic_variance`, `poisson_variance`,
+* *per row* (`row_variance`): Σ_i Var y(v_i), the expected squared error of the rows that enter
+  the next layer. It is the same for shared and independent draws. The other ways to draw have
+  their own formulas: `stratified_variance`, `systematic_variance`, `poisson_variance`,
   `successive_variance`; `ROW_VARIANCE` has them all by name.
 
-The other members of the family are cases of these. Give `off_diagonal(adj)` for Â where the self
-term is exact; `ladies_q(adj, rows)` or `neighbors_q(adj, q, rows)` for q where it comes from the
-rows, with `along_entries` or `along_columns` for what lies where; h − h̄ for x where there is a
-history.
+The other estimators are cases of these. For an exact self term, pass `off_diagonal(adj)` as Â. If
+q comes from the rows, pass `ladies_q(adj, rows)` or `neighbors_q(adj, q, rows)` as q, and
+`along_entries` or `along_columns` as the order along [0, 1). For a history, pass h − h̄ as x.
 
 Scale. The paper writes convolutions as integrals, ∫ Â(v,u) x(u) dP(u), which for P uniform on
 the graph's vertices are *means* over u, where eq. 1, 5 and 10 have *sums*. Everything here is
@@ -118,7 +117,7 @@ def importance_variance(adj: Matrix, x: Any, s: int, t: int) -> float:
 
         R + 1/(st) · 1/n · Σ_u c(u)² · Σ_u |x(u)|²
 
-    It is below Prop. 2's exactly where c² and |x|² correlate positively over the vertices.
+    It is below Prop. 2's exactly if c² and |x|² correlate positively over the vertices.
     The second sum runs over the u with c(u) > 0: the others are never drawn and never needed,
     though eq. 9 as printed counts them.
     """
@@ -141,15 +140,15 @@ def independent_variance(adj: Matrix, x: Any, q: Any, s: int, t: int) -> float:
 
 
 def shared_variance(adj: Matrix, x: Any, q: Any, rows: int | RowIds, t: int) -> float:
-    """Var G where one draw u_1..u_t ~ q serves all rows, as in Alg. 1 and 2.
+    """Var G if one draw u_1..u_t ~ q serves all rows, as in Alg. 1 and 2.
 
     Given rows v_1..v_s (node ids, repeats count), over the draw of u alone: with
     a(u) = 1/s Σ_i Â(v_i,u),
 
         1/t (Σ_u a(u)²|x(u)|² / q(u) − |Σ_u a(u)x(u)|²)
 
-    With a number of rows s instead, the v_i too are drawn, uniformly with replacement: the
-    mean of the above plus what the choice of rows adds, 1/s (mean_v|e(v)|² − |mean_v e(v)|²).
+    If `rows` is a number s instead, the v_i are drawn too, uniformly with replacement: the mean
+    of the above plus the variance of the rows' choice, 1/s (mean_v|e(v)|² − |mean_v e(v)|²).
     For s = 1 it equals `independent_variance`; for s → ∞ it tends to the value for all rows
     and not to zero.
 
@@ -180,7 +179,7 @@ def _rest(e: FloatArray, s: int, t: int) -> float:
     return float((1 - 1 / t) / s * second_moment - np.sum(e.mean(axis=0) ** 2) / s)
 
 
-# Vertices (m,), each once or several times, and the lengths (m,) of their stretches of [0, 1).
+# Vertices (m,), each once or several times, and the lengths (m,) of their parts of [0, 1).
 Along: TypeAlias = tuple[IntArray, FloatArray]
 
 
@@ -189,8 +188,8 @@ def row_variance(adj: Matrix, x: Any, q: Any, t: int, rows: RowIds | None = None
 
         1/t (Σ_u ‖Â(rows,u)‖²|x(u)|² / q(u) − Σ_i |e(v_i)|²)
 
-    This is E Σ_i ‖y(v_i) − e(v_i)‖², shared draw or not, and `optimal_q(adj, x, rows)` is the
-    q that minimises it.
+    This is E Σ_i ‖y(v_i) − e(v_i)‖², for shared and for independent draws; the q that minimises
+    it is `optimal_q(adj, x, rows)`.
 
     >>> row_variance(np.eye(2), [1.0, 1.0], [0.5, 0.5], t=1)
     2.0
@@ -201,7 +200,7 @@ def row_variance(adj: Matrix, x: Any, q: Any, t: int, rows: RowIds | None = None
 
 
 def poisson_variance(adj: Matrix, x: Any, q: Any, t: int, rows: RowIds | None = None) -> float:
-    """Σ_i Var y(v_i) where each u is drawn for itself with probability p(u) = min(1, c·q(u)):
+    """Σ_i Var y(v_i) if each u is drawn independently with probability p(u) = min(1, c·q(u)):
 
         Σ_u (1/p(u) − 1)·‖Â(rows,u)‖²|x(u)|²,     Σ_u p(u) = t
 
@@ -224,10 +223,10 @@ def stratified_variance(
     *,
     along: Along | None = None,
 ) -> float:
-    """Σ_i Var y(v_i) where one point falls into each of t equal strata of [0, 1).
+    """Σ_i Var y(v_i) if one point falls into each of t equal strata of [0, 1).
 
-    The vertices lie `along` [0, 1), by number if not given, u as long as q(u). With e_j(v) the
-    mean of Â(v,u)x(u)/q(u) over stratum j, so that e(v) is the mean of e_j(v):
+    The vertices lie `along` [0, 1), in the order of their numbers by default; u has the length
+    q(u). With e_j(v) the mean of Â(v,u)x(u)/q(u) over stratum j, e(v) is the mean of e_j(v), and
 
         1/t (Σ_u ‖Â(rows,u)‖²|x(u)|² / q(u) − Σ_i 1/t Σ_j |e_j(v_i)|²)
 
@@ -253,10 +252,10 @@ def systematic_variance(
     *,
     along: Along | None = None,
 ) -> float:
-    """Σ_i Var y(v_i) where t points of distance 1/t follow one uniform start.
+    """Σ_i Var y(v_i) if t points of distance 1/t follow one uniform start.
 
-    There are at most n different outcomes, or as many as there are stretches `along` [0, 1), each
-    of t vertices, and all are gone through: the work grows as n·t. It can be below
+    There are at most n different outcomes, or as many as there are parts `along` [0, 1), each of
+    t vertices. All of them are computed, so the work grows as n·t. The result can be below
     `stratified_variance`, and above `row_variance`.
 
     >>> systematic_variance(np.eye(2), [1.0, 1.0], [0.5, 0.5], t=2)
@@ -290,14 +289,14 @@ def successive_variance(
 ) -> float:
     """Σ_i Var y(v_i) of t distinct vertices, drawn one after the other, with Des Raj's weights.
 
-    His t terms are uncorrelated. With R the q that is left before the j-th draw, and sums over
-    the vertices left, its variance given the draws before it is known, and
+    The t terms are uncorrelated. With R the q left before the j-th draw, and sums over the
+    vertices left, the variance of the j-th term given the draws before it is known, and
 
         Var = 1/t² Σ_j E[R Σ_left ‖Â(rows,u)‖²|x(u)|² / q(u) − Σ_i |Σ_left Â(v_i,u)x(u)|²]
 
     The mean E over the draws before is taken over `repetitions` simulated ones. Each of the t
-    terms is at most what it is at j = 1, so that Var is at most `row_variance`; it is zero
-    where all vertices are drawn.
+    terms is at most the one at j = 1, so Var is at most `row_variance`; it is zero if all
+    vertices are drawn.
     """
     matrix, x = _chosen(adj, x, rows)
     sizes = column_squares(matrix) * squared_rows(x)

@@ -11,9 +11,9 @@ from fastgcn.errors import InputError, MissingDependencyError
 class TensorBoardLogger:
     """Writes each epoch's numbers as TensorBoard scalars; pass it to `fit` as one of `callbacks`.
 
-    `train_loss` becomes the scalar `train/loss`, `val_micro_f1` becomes `val/micro_f1`; what
-    belongs to no part of the split keeps its name. The step is the epoch. Logging to a folder
-    again hides what it holds from the first new epoch on, so that a resumed run shows one curve.
+    `train_loss` becomes the scalar `train/loss`, `val_micro_f1` becomes `val/micro_f1`; numbers
+    of no part of the split keep their names. The step is the epoch. Logging to the same folder
+    again hides its old records from the first new epoch on, so a resumed run shows one curve.
 
     >>> with TensorBoardLogger("logs") as log:                              # doctest: +SKIP
     ...     fastgcn.fit(graph, config, callbacks=[log])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Called with the record of each epoch; a callback that returns True ends the run there.
 Callback = Callable[[dict[str, Any]], bool | None]
 
-# Seconds between checkpoints: what a kill can cost at most, beside the epoch under way.
+# Seconds between checkpoints: the most work that a kill loses, beside the current epoch.
 _CHECKPOINT_EVERY = 1.0
 
 _PURPOSES = ("precompute", "sampling", "compute", "evaluation")
@@ -49,11 +49,11 @@ def fit(
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
-    Settings are given by `config`, by name (`epochs=20`), or both; names go before the config.
-    Those that are not given are chosen for the graph, or by the preset that is named
-    (`preset="paper"`). `run_dir` keeps the run on disk, where it survives an interruption
-    (`resume`). Where several processes train, each is given its `shard` of the graph; the first
-    of them keeps the run.
+    Settings are given by `config`, by name (`epochs=20`), or both; a name overrides the config.
+    Settings that are not given come from the named preset (`preset="paper"`), or are chosen for
+    the graph. `run_dir` keeps the run on disk, where it survives an interruption (`resume`). If
+    several processes train, each passes its `shard` of the graph; the first of them writes the
+    run.
 
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
@@ -75,7 +75,7 @@ def fit(
     backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
     folder = None
     if path is not None:
-        # Before the folder is made: a refused run leaves nothing behind.
+        # Checked before the folder is made, so that a refused run leaves nothing behind.
         check_trainable(graph, config)
         if choose_device(config.device).type == "cpu":
             check_memory(graph, config)
@@ -102,10 +102,10 @@ def resume(
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
 ) -> Run:
-    """Continue an interrupted run; on the CPU it ends as it would have uninterrupted.
+    """Continue an interrupted run; on the CPU the result is that of an uninterrupted run.
 
-    Any number of processes can continue it, each given its `shard`. A run with a sampler of your
-    own is given it again.
+    Any number of processes can continue it, each with its `shard`. If the run used a sampler of
+    your own, pass it again.
     """
     path = Path(run_dir)
     if shard is None:
@@ -162,7 +162,7 @@ class Training:
 
     def __init__(self, config: TrainConfig, backend: Backend) -> None:
         self.config, self.backend = config, backend
-        self.seconds = dict.fromkeys(_PURPOSES, 0.0)  # by purpose, over all sessions of a run
+        self.seconds = dict.fromkeys(_PURPOSES, 0.0)  # by purpose, with those before a resume
         start = time.perf_counter()
         backend.prepare()
         self.seconds["precompute"] += time.perf_counter() - start
@@ -229,7 +229,7 @@ class Training:
         return Checkpoint(tensors, progress)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint; its progress has the history too."""
+        """Go back to a checkpoint; its `progress` includes the history."""
         tensors, progress = checkpoint.tensors, checkpoint.progress
         self.history = progress["history"]
         self.backend.restore(tensors, len(self.history))
@@ -242,7 +242,7 @@ class Training:
 
 
 def _restore(training: Training, folder: RunFolder | None) -> None:
-    """Bring a training to where its run was left, if it was."""
+    """Restore a training from its run's checkpoint, if there is one."""
 
     def read() -> Checkpoint | None:
         checkpoint = None if folder is None else folder.load_checkpoint()
@@ -307,7 +307,7 @@ def _finish(graph: Graph, training: Training, folder: RunFolder | None) -> Run:
         metrics=metrics,
         class_names=None if graph.class_names is None else tuple(graph.class_names),
         feature_names=None if graph.feature_names is None else tuple(graph.feature_names),
-        # The folder has it already; of a graph in memory it is a hash over all of its bytes.
+        # The folder has it already; for a graph in memory, all of its bytes must be hashed.
         fingerprint=fingerprint(graph) if folder is None else folder.about["fingerprint"],
         source=graph.source,
         path=None if folder is None else folder.path,
@@ -319,19 +319,19 @@ def _finish(graph: Graph, training: Training, folder: RunFolder | None) -> Run:
 
 History = Sequence[dict[str, Any]]
 
-# The authors' rule: from this epoch on, the last `_RECENT` losses against those before.
+# The authors' rule compares, from this epoch on, the last `_RECENT` losses with those before.
 _WARM_UP = 30
 _RECENT = 2
 
 
 def should_stop(history: History, config: TrainConfig, best: int | None = None) -> bool:
-    """Whether to stop after the last epoch of `history`; never after one without validation.
+    """True to stop after the last epoch of `history`; never after one without validation.
 
     * `authors`: after 30 validations, stop when the mean of the last 2 losses exceeds the mean
       of the 30 before them;
     * `patience`: stop after `patience` epochs, validated or not, without a better one.
 
-    `best` is the position of the best epoch, where it is known already.
+    `best` is the position of the best epoch, if it is known already.
     """
     if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
         return False
@@ -346,7 +346,7 @@ def should_stop(history: History, config: TrainConfig, best: int | None = None) 
 def best_epoch(history: History) -> int:
     """The position of the epoch to keep: highest validation micro-F1, lowest loss among equals.
 
-    Where no epoch was validated it is the last one.
+    If no epoch was validated, it is the last one.
     """
     best = 0
     for position, record in enumerate(history):
@@ -356,7 +356,7 @@ def best_epoch(history: History) -> int:
 
 
 def is_better(record: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Whether an epoch is to be kept rather than an earlier one."""
+    """True if an epoch is better than the one kept so far."""
     if "val_micro_f1" not in kept:
         return True
     if "val_micro_f1" not in record:

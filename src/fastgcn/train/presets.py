@@ -40,10 +40,10 @@ def authors_code(base: TrainConfig | None = None) -> TrainConfig:
     """`base` changed to what the authors' published program does, which departs from the paper.
 
     It draws with q ∝ ‖Â(:,u)‖, not its square, without replacement, among the neighbours of the
-    batch. It divides by t·q(u) with q normalised over all vertices, which scales the estimate up.
-    It drops a partial last batch, has L2 on the first layer only (5e-4; 1e-4 on Reddit) and no
-    biases, and scales rows of features to sum 1. Its test graph has the training and test nodes,
-    and it has a stopping rule of its own. Load Planetoid data with `split="authors"`.
+    batch. It divides by t·q(u) with q normalised over all vertices, which makes the estimate too
+    large. It drops a partial last batch, has L2 on the first layer only (5e-4; 1e-4 on Reddit)
+    and no biases, and scales rows of features to sum 1. It tests on the graph of training and
+    test nodes, and has its own stopping rule. Load Planetoid data with `split="authors"`.
     """
     base = base or paper_cora()
     return base.replace(
@@ -91,14 +91,14 @@ def graphsage(aggregator: Literal["gcn", "mean"], base: TrainConfig | None = Non
 
 
 def paper_preset(data_name: str) -> TrainConfig:
-    """The paper's settings for a data set by name; Reddit's for one that it does not have."""
+    """The paper's settings for a data set by name; Reddit's for any other data set."""
     if data_name in ("cora", "citeseer"):
         return paper_cora()
     return paper_pubmed() if data_name == "pubmed" else paper_reddit()
 
 
-# Draw from the rows of the layer above by the sizes of their entries, in strata, with each node's
-# own term exact: at a given t the lowest error of the gradient of all members of the family
+# Draw entries of the rows above in proportion to their sizes, stratified, with each node's own
+# term exact. Of all samplers here, this has the lowest error of the gradient at a given t
 # (docs/estimators.md).
 _BEST_SAMPLER: dict[str, Any] = {
     "distribution": "ladies",
@@ -112,7 +112,7 @@ _FEW_TRAINING_NODES = 0.1
 
 
 def best_cora() -> TrainConfig:
-    """For word counts of few nodes: a plain network, much dropout, means over neighbours.
+    """For word counts of few nodes: the plain network, high dropout, means over neighbours.
 
     Chosen by cross validation over training and validation nodes (docs/LOG.md).
     """
@@ -133,7 +133,7 @@ def best_cora() -> TrainConfig:
 
 
 def best_pubmed() -> TrainConfig:
-    """For Pubmed's tf-idf rows: deep, with paths for each node's own rows; chosen as for Cora."""
+    """For Pubmed's tf-idf rows: deep, with skips for a node's own rows; chosen as for Cora."""
     return _complete(
         **_BEST_SAMPLER,
         hidden=(256, 256),
@@ -177,8 +177,8 @@ def best_preset(graph: Graph) -> TrainConfig:
     """The automatic choice: the best settings known for a graph, by its name or by its kind.
 
     Dense features are standardised. A batch is an eighth of the training nodes, within 32..1,024.
-    If few of the nodes are training nodes, hardly an edge joins two of them, and training uses the
-    features and edges of all nodes (transductive).
+    If few of the nodes are training nodes, hardly any edge joins two of them, so training uses
+    the features and edges of all nodes (transductive).
 
     >>> import fastgcn
     >>> best_preset(fastgcn.load("digits")).distribution
@@ -229,11 +229,11 @@ def resolve(
     config: TrainConfig | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> TrainConfig:
-    """The complete settings of a run: what the user gave, and the preset's for all others.
+    """The complete settings of a run: those that the user gave, and the preset's for the rest.
 
-    `settings` go before those of `config`. The preset is the automatic choice, or the paper's if
-    another method than FastGCN is named. A method may change what the preset gives, never what
-    the user gave. Every way to train starts here, so that all have the same default.
+    `settings` override those of `config`. The preset is the automatic choice, or the paper's if
+    the user names another method than FastGCN. A method may change the preset's settings, never
+    the user's. Every way to train calls this, so all have the same defaults.
 
     >>> import fastgcn
     >>> digits = fastgcn.load("digits")
@@ -252,7 +252,7 @@ def resolve(
         del own["method"]
     chosen = start.replace(**own)
     if preset == "auto" and "samples" not in own and isinstance(chosen.samples, int):
-        # The user may have chosen a smaller training graph than the preset did.
+        # The user may have chosen a smaller training graph than the preset's.
         n = len(graph.split.train) if chosen.inductive else graph.n_nodes
         chosen = chosen.replace(samples=max(1, min(chosen.samples, n)))
     return chosen

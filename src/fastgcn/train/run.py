@@ -1,4 +1,4 @@
-"""A run and its folder: config, metrics, weights, resume state; every file is replaced whole."""
+"""A run and its folder: config, metrics, weights, resume state; files are replaced atomically."""
 
 import json
 import os
@@ -27,11 +27,11 @@ class Run:
     Attributes:
         model: the network with the weights of the best validation epoch.
         config: the settings.
-        history: one record an epoch: train_loss, seconds, ...; val_loss, val_micro_f1, ... where
+        history: one record per epoch: train_loss, seconds, ...; val_loss, val_micro_f1, ... if
             it was validated.
         metrics: final scores and times by name.
-        class_names: the classes of the model's outputs, None where known by number only.
-        feature_names: the features of the model's inputs, None where known by number only.
+        class_names: the classes of the model's outputs, None if they have only numbers.
+        feature_names: the features of the model's inputs, None if they have only numbers.
         fingerprint: of the graph it was trained on.
         source: what that graph was loaded from, None if it was made in memory.
         path: the run's folder, None if it has none.
@@ -105,7 +105,7 @@ class RunFolder:
 
     @property
     def config(self) -> TrainConfig:
-        # Settings that came after the run have the defaults that stand for its behaviour.
+        # A setting newer than the run takes its default, which is the behaviour the run had.
         return TrainConfig.from_dict(self.about["config"]).complete()
 
     @property
@@ -120,7 +120,7 @@ class RunFolder:
             file.write(dumps(record) + "\n")
 
     def read_history(self, epochs: int) -> list[dict[str, Any]]:
-        """The first `epochs` records; later ones may be cut off by a kill."""
+        """The first `epochs` records; a kill may have left later ones incomplete."""
         path = self.path / "metrics.jsonl"
         try:
             lines = path.read_bytes().splitlines()[:epochs]

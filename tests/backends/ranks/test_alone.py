@@ -103,7 +103,7 @@ def test_ranks_meet_in_a_store_that_earlier_ones_have_used() -> None:
         ]
     assert [len(set(life)) for life in lives] == [1, 1, 1]
     assert len({life[0] for life in lives}) == 3
-    with pytest.raises(RuntimeError, match="rank 1 has not come"):
+    with pytest.raises(RuntimeError, match="rank 1 has not joined"):
         agreed_prefix(cast(Any, Keys()), 0, 2, 0.02)
 
 

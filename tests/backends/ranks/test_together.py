@@ -155,7 +155,7 @@ def test_hidden_rows_under_torchrun(
         ("otherwise-cut", "part-1 is a part of another graph, or of another sharding, than others"),
         ("otherwise-cut apart", "all ranks must have the same data: rank 0 has bounds = "),
         ("missing", "part-1 is missing: this process needs that part of the graph"),
-        ("only-here apart", "only-here-1 has no part of a graph: this process needs its own"),
+        ("only-here apart", "only-here-1 has no part of a graph: this process needs one"),
         ("one-part", "can be shared by at most 1 of the 2 processes; start that many, or shard"),
     ],
 )

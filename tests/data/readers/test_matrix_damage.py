@@ -80,12 +80,12 @@ BAD_ARRAYS: list[tuple[str, str, dict[str, Any], str]] = [
     ("npz", "labels_split.npz", {"labels": [0]}, r"labels must have shape \(8,\)"),
     ("npz", "labels_split.npz", {"train": [[0]]}, "split.train must be one-dimensional"),
     ("npz", "adj.npz", {"shape": [8, 9]}, "must hold a square adjacency matrix"),
-    ("npz", "adj.npz", {"shape": [9, 9]}, "is not whole"),
+    ("npz", "adj.npz", {"shape": [9, 9]}, "holds a damaged sparse matrix"),
     ("npz", "adj.npz", {"shape": 8}, "shape must be two integers"),
-    ("npz", "adj.npz", {"shape": [-8, -8]}, "is not whole"),
-    ("npz", "adj.npz", {"indices": [99] * 16}, "is not whole"),
-    ("npz", "adj.npz", {"indices": [-1] * 16}, "is not whole"),
-    ("npz", "adj.npz", {"indptr": [0, 9, 2, 3, 4, 5, 6, 7, 16]}, "is not whole"),
+    ("npz", "adj.npz", {"shape": [-8, -8]}, "holds a damaged sparse matrix"),
+    ("npz", "adj.npz", {"indices": [99] * 16}, "holds a damaged sparse matrix"),
+    ("npz", "adj.npz", {"indices": [-1] * 16}, "holds a damaged sparse matrix"),
+    ("npz", "adj.npz", {"indptr": [0, 9, 2, 3, 4, 5, 6, 7, 16]}, "holds a damaged sparse matrix"),
     ("npz", "adj.npz", {"indices": [0.5] * 16}, "indices must be a 1-D array of integers"),
     ("npz", "adj.npz", {"data": ["a"] * 16}, "data must be a 1-D array of numbers"),
     ("npz", "adj.npz", {"data": [-1.0] * 16}, "weight"),
@@ -113,7 +113,7 @@ def test_a_layout_that_is_not_read(tmp_path: Path) -> None:
 
 def test_coo_indices_out_of_range(tmp_path: Path) -> None:
     resave(write_dgl(tmp_path, toy()), "reddit_graph.npz", row=np.full(16, 8))
-    with pytest.raises(FormatError, match="is not whole"):
+    with pytest.raises(FormatError, match="holds a damaged sparse matrix"):
         REDDIT_DGL.read(tmp_path)
 
 
@@ -140,7 +140,7 @@ def test_bad_benchmark_files(tmp_path: Path, changes: dict[str, Any], message: s
         ("role.json", "[]", "must hold an object, got list"),
         ("role.json", '{"tr": [8], "va": [], "te": []}', "split.train must lie in 0..7"),
         ("class_map.json", '{"0": [0, 2]}', "must be 0 or 1"),
-        ("class_map.json", '{"8": 1}', "labels '8', which is none of the 8 nodes"),
+        ("class_map.json", '{"8": 1}', "labels '8', which is not one of the 8 nodes"),
         ("feats.npy", "text", r"feats.npy cannot be read as a \.npy file"),
         ("feats.npy", "", r"feats.npy cannot be read as a \.npy file"),
     ],
@@ -181,7 +181,7 @@ def test_offsets_are_checked_without_arithmetic_that_wraps(
     write, read = READS[kind]
     write(tmp_path, toy())
     resave(tmp_path, file, **with_offsets(dict(np.load(tmp_path / file)))[case])
-    with pytest.raises(FormatError, match="holds a sparse matrix that is not whole"):
+    with pytest.raises(FormatError, match="holds a damaged sparse matrix"):
         read(tmp_path)
 
 
@@ -193,5 +193,5 @@ def test_offsets_of_the_benchmark_format_are_checked_too(
     file = write_benchmark(tmp_path, toy())
     arrays = dict(np.load(file, allow_pickle=True).items())
     write_benchmark(tmp_path, toy(), **with_offsets(arrays, prefix)[case])
-    with pytest.raises(FormatError, match="holds a sparse matrix that is not whole"):
+    with pytest.raises(FormatError, match="holds a damaged sparse matrix"):
         GNN_BENCHMARK.read(file)

@@ -132,7 +132,7 @@ def test_a_missing_part_of_the_split_is_named(tmp_path: Path) -> None:
         ("raw/node-label", "0,2\n" * 8, "must be 0 or 1"),
         ("raw/num-node-list", "4\n4\n", "must hold one number"),
         ("raw/num-node-list", "-8\n", "must hold one number"),
-        ("raw/num-node-list", "9000000000000000000\n", "memory cannot hold"),
+        ("raw/num-node-list", "9000000000000000000\n", "do not fit in memory"),
         ("split/time/train", "1,2\n", "must have one column"),
         ("split/time/train", "7\n", "node 7 is in the train part of the split but has no label"),
     ],

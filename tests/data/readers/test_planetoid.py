@@ -129,7 +129,7 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     "cut off": ("ally", array_pickle(ONES)[:-40], "is damaged or not a pickle"),
     "no pickle": ("graph", b"this is text", "is damaged or not a pickle"),
     "empty": ("tx", b"", "is damaged or not a pickle"),
-    "array for matrix": ("allx", array_pickle(ONES), "must hold a CSR matrix, got a array"),
+    "array for matrix": ("allx", array_pickle(ONES), "a complete CSR matrix, got a array"),
     "matrix for array": ("ally", matrix_pickle(csr_array(ONES)), "must hold an array of numbers"),
     "list for dictionary": ("graph", b"\x80\x02].", "must hold a dictionary of lists"),
     "too few labels": ("ally", array_pickle(ONES[:, :1]), "must hold 530 rows"),
@@ -144,7 +144,7 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     ),
     "a negative end": ("graph", lists_pickle({-1: [0]}), "got -1"),
     "edge to text": ("graph", pickle.dumps({0: ["a"]}, 2), "got 'a'"),
-    "no list": ("graph", pickle.dumps({0: 1}, 2), "a list for each node, not so for 0"),
+    "no list": ("graph", pickle.dumps({0: 1}, 2), "a list for each node, but not for 0"),
     "text as index": ("test.index", b"530\nabc\n", "one node number a line"),
     "index of a known node": (
         "test.index",

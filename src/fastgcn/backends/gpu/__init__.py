@@ -1,4 +1,4 @@
-"""Training and inference wholly on a CUDA device: graph, draws, blocks, steps and scores."""
+"""Training and inference entirely on a CUDA device: graph, draws, blocks, steps and scores."""
 
 import os
 from importlib.util import find_spec

@@ -52,7 +52,7 @@ class GpuBackend:
 
     @property
     def training(self) -> DeviceTraining:
-        """What only training needs; there between `prepare` and the last evaluation."""
+        """What only training needs; it exists from `prepare` to the last evaluation."""
         assert self._training is not None
         return self._training
 
@@ -96,7 +96,7 @@ class GpuBackend:
         if not nodes.size:
             return None
         if last:
-            # Together with what a test takes, what training holds would be the peak of memory.
+            # Freed before the test, so that the two together do not raise the peak of memory.
             self._training = None
             self._evaluators.clear()
         if part not in self._evaluators:
@@ -113,7 +113,7 @@ class GpuBackend:
         self.learner.restore(state, epoch)
 
     def facts(self) -> dict[str, Any]:
-        """Which GPU it was."""
+        """The name of the GPU."""
         on_cuda = self._device.type == "cuda"
         return {"gpu": torch.cuda.get_device_name(self._device)} if on_cuda else {}
 

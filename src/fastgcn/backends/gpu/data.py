@@ -23,7 +23,7 @@ from fastgcn.kernels.gpu.products import aligned, empty_rows, gather, row_stride
 from fastgcn.memory import shown_bytes
 from fastgcn.progress import note, progress
 
-# Bytes of a chunk, and chunks under way: threads read some while others are copied.
+# Bytes of a chunk, and chunks in progress: threads read some while others are copied.
 _CHUNK_BYTES, _BUFFERS = 1 << 25, 6
 # The share of the device's free memory that rows of features or of a network may take.
 FREE_SHARE = 0.7
@@ -118,7 +118,7 @@ def _torch_type(dtype: "np.dtype[np.generic]") -> torch.dtype:
 
 
 def upload_edges(csr: CSR, device: torch.device) -> DeviceEdges:
-    """The edges on the device; edges that are damaged on disk are refused."""
+    """The edges on the device; raises if they are damaged on disk."""
     indptr = upload(csr.indptr, device).to(torch.int64)
     indices = upload(csr.indices, device).to(torch.int32)
     n = len(indptr) - 1
@@ -148,7 +148,7 @@ class DeviceGraph:
         return self.edges.indptr.device
 
     def x(self, nodes: Tensor | None) -> Tensor | NodeFeatures:
-        """Rows of X of `nodes` or of all: on the device if X is there, else to be read."""
+        """Rows of X of `nodes` or of all: a tensor if X is on the device, else for reading."""
         if self.features is not None:
             if nodes is None:
                 return self.features
@@ -224,7 +224,7 @@ def prepare_on_device(
 
 
 def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> bool:
-    """Whether X and ÂX go to the device; a note says where they are."""
+    """True if X and ÂX go to the device; prints a note that says where they are."""
     if config.features != "auto":
         return config.features == "device"
     if device.type != "cuda":
@@ -241,7 +241,7 @@ def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> boo
 
 
 def _input_dtype(config: TrainConfig) -> torch.dtype:
-    """Only what is precomputed is kept in half precision."""
+    """Only precomputed rows may be kept in half precision."""
     return DTYPES[config.inputs_dtype] if config.precompute else torch.float32
 
 

@@ -24,7 +24,7 @@ from fastgcn.metrics import Metrics, tally
 from fastgcn.model import GCN
 from fastgcn.sampling.block import Block
 
-# Bytes of input rows that go through the network together, unless they are on the device anyway.
+# Bytes of input rows computed together, if they are not on the device already.
 _CHUNK_BYTES = 1 << 28
 
 
@@ -39,7 +39,7 @@ def exact_forward(
 ) -> Tensor:
     """H^(layers) of the last block's rows, logits by default; x is H^(first).
 
-    With one block fewer than layers, x holds rows of ÂX. X on the host goes by in chunks.
+    With one block fewer than layers, x holds rows of ÂX. X on the host is read in chunks.
     """
     stop = len(model.layers) if layers is None else layers
     known = cast(Sequence[Block], blocks)  # the network uses only what both kinds of block have
@@ -82,7 +82,7 @@ def _first_products(model: GCN, x: NodeFeatures) -> Tensor:
 
 
 def fits(graph: Graph, model: GCN, device: torch.device) -> bool:
-    """Whether all rows of a graph can be on the device at once."""
+    """True if all rows of a graph fit on the device at once."""
     widths = row_stride(graph.n_features, torch.float32) + 4 * max(model.sizes[1:])
     needed = 4 * graph.n_nodes * widths + 24 * len(graph.indices)
     return needed <= FREE_SHARE * torch.cuda.mem_get_info(device)[0]
@@ -107,7 +107,7 @@ def rows_of(model: GCN, graph: DeviceGraph, nodes: IntArray, layers: int) -> Ten
         return x if isinstance(x, Tensor) else x.between(0, len(x)).to(graph.device)
     matrix = graph.edges.normalized(cast(Any, model.normalization))
     whole = WholeBlock.of(matrix)
-    # All rows are not copied: they would be several times the edges.
+    # Do not copy all rows: they take several times the memory of the edges.
     all_of_them = np.array_equal(nodes, np.arange(matrix.n))
     last = whole if all_of_them else WholeBlock.of(matrix, ids)
     return exact_forward(model, [*[whole] * (layers - 1), last], graph.x(None), layers)

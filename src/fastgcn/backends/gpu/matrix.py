@@ -1,4 +1,4 @@
-"""Â on the device: made there from a graph's edges, and multiplied there, whole or in blocks."""
+"""Â on the device, made there from a graph's edges, and its products, whole or in blocks."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -175,7 +175,7 @@ class SampledBlock:
     mix_first_only: bool = False
 
     def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
-        """Counts one entry a row: most rows meet few of the drawn vertices."""
+        """Counts one entry a row, because most rows have edges to few drawn vertices."""
         sources = self.buffers.sources.shape[1]
         return bool(mixing_first_pays(self.rows, self.rows, sources, n_in, n_out))
 

@@ -57,7 +57,7 @@ class DeviceLaw:
         slots = len(q)
         shares = torch.arange(slots + 1, dtype=torch.float64, device=q.device) / slots * total
         found = torch.searchsorted(self.cumulative, shares, right=True)
-        # The last vertex that can be drawn; rounding must not lead beyond it.
+        # The last vertex that can be drawn; rounding must not draw one beyond it.
         last = torch.searchsorted(self.cumulative, total)
         self.guide.copy_(torch.minimum(found, last))
         self.guide[-1:] = last
@@ -66,9 +66,9 @@ class DeviceLaw:
 class DeviceSampler:
     """`sampling.LayerSampler` with draws by points, for K batches of `size` rows at a time.
 
-    The same estimator: weights count(u)/(t·q(u)) are unbiased, and vertices that no row meets
-    are left out. A drawn vertex that is also one of the batch's own rows is among the sources
-    twice. Draws depend only on the seed and the number of steps before them.
+    The same estimator: weights count(u)/(t·q(u)) are unbiased, and vertices without an edge to
+    any row are left out. A drawn vertex that is also one of the batch's own rows is among the
+    sources twice. Draws depend only on the seed and the number of steps before them.
     """
 
     def __init__(
@@ -193,9 +193,9 @@ class EpochBatches:
         at: (1,) int64, the number of the next group.
         steps: (1,) int64, how many steps were taken before that group.
         rows, labels, row_weights: those of the current group; the weights of a batch sum to one.
-        active: (K,) int32, whether a batch has any row.
+        active: (K,) int32, 1 if a batch has any row.
         losses: (groups, K) of the epoch's steps.
-        empty: (1,) the share of rows of the group's first batch that met no vertex.
+        empty: (1,) the share of rows of the group's first batch with no drawn neighbour.
     """
 
     def __init__(self, data: "DeviceTrainingData", config: TrainConfig, loss: nn.Module) -> None:
@@ -252,7 +252,7 @@ class EpochBatches:
         """The next group's rows, labels, weights and blocks."""
         self.rows.copy_(self.order.index_select(0, self.at)[0])
         there = self.rows >= 0
-        # Node 0, which may have no label, stands in where there is no row; its weight is zero.
+        # A missing row takes the label of node 0, which may have none, with weight zero.
         self.labels.copy_(self.data.labels[self.rows.clamp(min=0)]).clamp_(min=0)
         weights = self._class_weights() * there
         torch.div(weights, weights.sum(1, keepdim=True).clamp(min=1e-30), out=self.row_weights)

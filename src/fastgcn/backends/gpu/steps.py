@@ -1,4 +1,4 @@
-"""An epoch of training steps on the device, recorded as CUDA graphs and played back."""
+"""An epoch of training steps on the device, recorded as CUDA graphs and replayed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from fastgcn.sampling.block import Block
 
 
 class Recording:
-    """Device work that always does the same to the same memory, recorded as a CUDA graph.
+    """Device work that always runs the same kernels on the same memory, as a CUDA graph.
 
-    `play` repeats it without the cost of launching each kernel. Recording runs the work first,
-    and then restores `state`, the tensors that the work changes for good, and `generators`.
+    `play` repeats it without the cost of launching each kernel. Recording first runs the work,
+    then restores `generators` and `state`, the tensors that the work changes permanently.
     Without CUDA, `play` simply does the work.
     """
 
@@ -56,9 +56,9 @@ class Recording:
 
 
 def try_out(work: Callable[[], None], state: Sequence[Tensor], times: int = 2) -> None:
-    """Do the work several times, each time from the same state, and restore the state.
+    """Run the work several times, each time from the same state, and restore the state.
 
-    Without restoring it in between, the second time could run beyond the last batch.
+    If it were not restored in between, the second run could go beyond the last batch.
     """
     saved = [part.clone() for part in state]
     for _ in range(times):
@@ -151,8 +151,8 @@ class DeviceTraining:
 
     @cached_property
     def steps(self) -> EpochSteps:
-        """The steps of an epoch, recorded when they are first wanted: a resumed run has its
-        weights and moments by then."""
+        """The steps of an epoch, recorded on first use, when a resumed run has restored its
+        weights and moments."""
         return make_steps(
             self.model, self.loss, self.optimizer, self.data, self.batches, tf32=self.tf32
         )

@@ -47,8 +47,8 @@ _DISTRIBUTIONS = ("importance", "uniform", "flat", "ladies")
 
 
 def prepare_shard(shard: Shard, config: TrainConfig) -> tuple[ShardAdjacency, TrainingData]:
-    """Own rows of Â of the training graph, and own `TrainingData`, as `prepare` makes them for one
-    process; `batch_nodes` are those of all ranks."""
+    """This rank's rows of Â of the training graph, and its `TrainingData`, as `prepare` makes them
+    for one process; `batch_nodes` are those of all ranks."""
     nodes = shard.split.train if config.inductive else None
     matrix = normalize_shard(shard, nodes, config.normalization)
     statistics = _statistics(shard) if config.feature_scaling == "standard" else None
@@ -69,7 +69,7 @@ def prepare_shard(shard: Shard, config: TrainConfig) -> tuple[ShardAdjacency, Tr
 
 
 def _propagated(shard: Shard, matrix: ShardAdjacency, features: NodeFeatures) -> FloatArray:
-    """(s, F) float32: own rows of ÂX; the rows of X go round the ranks."""
+    """(s, F) float32: this rank's rows of ÂX; rows of X are passed from rank to rank in a ring."""
 
     def rows(start: int, stop: int) -> FloatArray:
         some: FloatArray = features.between(start, stop).numpy()
@@ -103,7 +103,7 @@ def _statistics(shard: Shard) -> Statistics:
 
 @dataclass(frozen=True, slots=True)
 class ShardMinibatch(MinibatchGroup):
-    """Own part of a batch; `nodes` and `empty` count those of all ranks."""
+    """This rank's part of a batch; `nodes` and `empty` count those of all ranks."""
 
     nodes: int = 0
     empty: int = 0
@@ -118,7 +118,7 @@ class ShardMinibatch(MinibatchGroup):
 
 
 class ShardMinibatches(Minibatches):
-    """Makes own parts of the batches that all ranks draw from the same generator."""
+    """Makes this rank's parts of the batches, which all ranks draw from the same generator."""
 
     def _drawn(self, batches: Iterable[Tensor]) -> Iterator[MinibatchGroup]:
         assert isinstance(self.sampler, ShardSampler)
@@ -131,7 +131,7 @@ class ShardMinibatches(Minibatches):
 
 
 class AllReduceStep(AutogradStep):
-    """A step along the gradient of the whole batch's loss, of which each rank has its part.
+    """A step along the gradient of the whole batch's loss; each rank has a part of the batch.
 
     The loss is Σ_v w(v)·l(v) / Σ_v w(v) over the nodes of all ranks. Ranks add up the derivatives
     of their sums, the sums and the weights in one message, and divide.
@@ -165,7 +165,7 @@ def summed(loss: nn.Module) -> nn.Module:
 
 
 def weight_of(loss: nn.Module, labels: Tensor) -> Tensor:
-    """(): what the sum over nodes is divided by to be their mean."""
+    """(): the divisor that turns the sum over nodes into their mean."""
     if labels.ndim == 1 and isinstance(weight := loss.weight, Tensor):
         return weight[labels].sum()
     return torch.tensor(float(labels.numel()), device=labels.device)
@@ -206,7 +206,7 @@ class RanksBackend(CpuBackend):
         return data
 
     def _sampler(self) -> Sampler:
-        """The sampler takes over own rows of Â and renumbers their columns in place."""
+        """The sampler takes over this rank's rows of Â and renumbers their columns in place."""
         assert self._matrix is not None
         matrix, self._matrix = self._matrix, None
         return ShardSampler(matrix, self.config, self.group)
@@ -239,15 +239,15 @@ class RanksBackend(CpuBackend):
         return validation_interval(sizes, self.config, self.model.sizes)
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        """Ranks drop different entries. The first rank uses the generator that checkpoints keep;
-        the others seed theirs anew each epoch, so that any number of ranks can resume a run."""
+        """Each rank has its own dropout. The first rank uses the generator that checkpoints keep;
+        the others reseed theirs each epoch, so that any number of ranks can resume a run."""
         if not self.group.is_main:
             words = np.random.SeedSequence([self.config.seed, epoch, self.group.rank])
             self.learner.dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
         return super().train_epoch(epoch)
 
     def facts(self) -> dict[str, Any]:
-        """How many ranks there are, and what this one has sent."""
+        """The number of ranks, and the bytes that this one has sent."""
         return {
             "ranks": self.group.size,
             "sent_bytes": self.group.step_comm.sent + self.group.host_comm.sent,

@@ -34,7 +34,7 @@ class Communicator:
         self.sent = 0
 
     def post(self, outgoing: dict[int, Tensor], incoming: dict[int, Tensor]) -> list[Any]:
-        """Start to send and receive contiguous tensors, by rank; returns what `wait` takes.
+        """Start to send and receive contiguous tensors, by rank; pass the result to `wait`.
 
         Empty tensors are skipped on both sides.
         """
@@ -94,7 +94,7 @@ class Communicator:
     def reduce_scatter(
         self, whole: Tensor, counts: Sequence[int], what: str, combine: Combine = torch.add
     ) -> Tensor:
-        """(counts[rank], ...): own part of the sum over ranks of `whole` (Σ counts, ...)."""
+        """(counts[rank], ...): this rank's part of the ranks' sum of `whole` (Σ counts, ...)."""
         parts = list(torch.split(whole.contiguous(), list(counts)))
         received = {rank: torch.empty_like(parts[self.rank]) for rank in self.others}
         self.exchange({rank: parts[rank] for rank in self.others}, received, what)
@@ -142,8 +142,8 @@ class Communicator:
 def all_gather_rows(comm: Communicator, rows: Tensor, counts: Sequence[int]) -> Tensor:
     """(Σ counts, d): the rows (counts[rank], d) of all ranks, concatenated; differentiable.
 
-    Backward, each rank has the derivatives of its own part of the loss by all rows. They are
-    added up over the ranks, and each rank receives those of its own rows.
+    In the backward pass, each rank has the derivatives of its part of the loss by all rows. They
+    are added up over the ranks, and each rank receives those of its own rows.
     """
     if torch.is_grad_enabled() and rows.requires_grad:
         gathered = _AllGather.apply(rows, comm, counts)  # type: ignore[no-untyped-call]
@@ -163,17 +163,17 @@ class _AllGather(torch.autograd.Function):
         return own, None, None
 
 
-_PIECE_BYTES = 1 << 23  # of the rows in one message round the ring
+_PIECE_BYTES = 1 << 23  # of the rows in one message of the ring
 
 
 def ring(
     comm: Communicator, bounds: IntArray, width: int, rows: Callable[[int, int], FloatArray]
 ) -> Iterator[tuple[int, FloatArray]]:
-    """All rows of an (n, width) float32 matrix of which each rank has a part, in pieces: the
+    """Yield all rows of an (n, width) float32 matrix that is spread over the ranks, in pieces: the
     number of a piece's first row, and its rows.
 
-    Rank r has rows bounds[r]..bounds[r+1]-1; `rows(a, b)` gives some of its own, numbered from
-    its first. A rank works on one piece while the next one comes in, and so holds two at most.
+    Rank r has rows bounds[r]..bounds[r+1]-1; `rows(a, b)` returns some of them, numbered from
+    its first. A rank works on one piece while it receives the next, so it holds two at most.
     """
     step = max(1, _PIECE_BYTES // max(4 * width, 1))
     rank, size = comm.rank, comm.size
@@ -202,8 +202,8 @@ def ring_product(
     width: int,
     rows: Callable[[int, int], FloatArray],
 ) -> FloatArray:
-    """(s, width) float32: own rows of a sparse matrix, given as CSR with ascending columns, times
-    a matrix whose rows lie as `ring` says."""
+    """(s, width) float32: this rank's rows of a sparse matrix, as CSR with ascending columns, times
+    a matrix that is spread over the ranks as in `ring`."""
     from fastgcn.kernels.products import add_part_product  # loads numba
 
     out: FloatArray = np.zeros((len(matrix[0]) - 1, width), np.float32)
@@ -214,14 +214,14 @@ def ring_product(
 
 @dataclass(frozen=True, slots=True)
 class LayerTraffic:
-    """What one sampled convolution sends in a step.
+    """The messages of one sampled convolution in a step.
 
     Attributes:
         t: vertices drawn, with repetitions.
         met: distinct drawn vertices that have an edge to some row of the layer above.
-        width: length of a row that is sent: that of H, or of HW where that is cheaper.
-        trained: whether the rows depend on weights, so that their gradients are sent back.
-        above: rows of the layer above, where q depends on them (`ladies`), else 0.
+        width: length of a row that is sent: that of H, or of HW if that is cheaper.
+        trained: True if the rows depend on weights, so that their gradients are sent back.
+        above: rows of the layer above if q depends on them (`ladies`), else 0.
     """
 
     t: int
@@ -231,10 +231,10 @@ class LayerTraffic:
     above: int = 0
 
     def sent(self, ranks: int) -> int:
-        """Bytes: a row for each vertex met, from its rank to all others, and its gradient back.
+        """Bytes: a row for each vertex of `met`, from its rank to all others, and its gradient.
 
-        To draw them, an id and its q for each point and, from each rank, two counts and a bit a
-        point for the vertices met. For `ladies`: a length for each row above, an id for each
+        To draw them: an id and its q for each point; from each rank, two counts, and a bit per
+        point that says if its vertex is met. `ladies`: a length for each row above, an id for each
         point, and the sum over ranks of a number for each vertex and two counts.
         """
         drawn = 16 * self.t + ranks * (16 + -(-self.t // 8))
@@ -247,7 +247,7 @@ class LayerTraffic:
 def step_bytes(ranks: int, layers: Sequence[LayerTraffic], parameters: int) -> int:
     """Bytes that all ranks together send in one step.
 
-    Beside the layers, that is one all-reduce of the gradients, the loss and its weight.
+    Beside the layers' messages, it has one all-reduce of the gradients, the loss and its weight.
 
     >>> step_bytes(1, [LayerTraffic(400, 300, 41)], 80_000)
     0

@@ -1,7 +1,7 @@
-"""Drawing together: all ranks take the same points, and each finds those that fall on its nodes.
+"""Joint draws: all ranks use the same random points, and each finds those that fall on its nodes.
 
-The points come from a generator that is in the same state on all ranks, so that the draws are
-those of one process, however many ranks there are.
+The points come from a generator that is in the same state on all ranks, so the draws are those
+of one process, for any number of ranks.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class RankNumbering:
     """Two numberings of the nodes of the training graph.
 
     A node's number counts rank after rank and is the same everywhere. Its local number counts
-    from this rank's first node on and wraps round at the end, so that own nodes are 0, 1, ...
+    from this rank's first node and wraps around at the end, so this rank's nodes are 0, 1, ...
 
     Attributes:
         bounds: (K+1,) where each rank's numbers begin and end.
-        rank: this one.
+        rank: the number of this rank.
         place: (n,) int32, work space filled with -1.
     """
 
@@ -64,21 +64,21 @@ class RankNumbering:
 
 
 class SampledMatrix(NamedTuple):
-    """Own rows of what is sampled of Â, by local numbers, and (s,) float32 the diagonal if that
-    term is exact and not sampled."""
+    """This rank's rows of the sampled part of Â, by local numbers; `diagonal` is (s,) float32 if
+    that term is exact and not sampled."""
 
     csr: Csr
     diagonal: FloatArray | None
 
     def pick(self, rows: IntArray, drawn: IntArray, weights: FloatArray, place: IntArray) -> Csr:
-        """Entries of own `rows` in the columns `drawn`, times these columns' weights, as CSR
-        arrays whose columns are places in `drawn`."""
+        """Entries of this rank's `rows` in the columns `drawn`, times these columns' weights, as
+        CSR arrays whose columns are positions in `drawn`."""
         indptr, columns, values = pick_entries(*self.csr, rows, drawn, weights, False, place)
         _, places = number_columns(drawn, columns, place)
         return indptr, places, values
 
     def count_empty(self, indptr: IntArray, rows: IntArray) -> int:
-        """How many of some own rows have no entry: none picked, and none on the diagonal."""
+        """How many of this rank's `rows` have no entry, neither picked nor on the diagonal."""
         without = np.diff(indptr) == 0
         if self.diagonal is not None:
             without &= self.diagonal[rows] == 0
@@ -86,11 +86,11 @@ class SampledMatrix(NamedTuple):
 
 
 class DrawnLayer(NamedTuple):
-    """What was drawn for a layer.
+    """The vertices drawn for a layer, and this rank's rows over them.
 
     Attributes:
         drawn: (D,) numbers, ascending, of the drawn vertices that have an edge to some row.
-        csr: own rows over these vertices.
+        csr: this rank's rows over these vertices.
         entries, empty: the entries, and the rows without any, of all ranks.
     """
 
@@ -110,10 +110,10 @@ class RankDistribution(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedDistribution:
-    """One q over all vertices. Each rank has the q of its own, and knows its part of [0, 1).
+    """One q over all vertices. Each rank has the q of its own vertices and their part of [0, 1).
 
     Attributes:
-        cumulative: (s,) running sums of q over own vertices, from the first own one on.
+        cumulative: (s,) running sums of q over this rank's vertices, from its first one on.
         ends: (K,) running sums of q at the end of each rank's vertices.
     """
 
@@ -132,7 +132,7 @@ class FixedDistribution:
         weights: FloatArray,
         comm: Communicator,
     ) -> "FixedDistribution":
-        """q ∝ weights (s,) of own vertices, and of the other ranks' alike."""
+        """q ∝ weights, of which each rank passes those of its own vertices (s,)."""
         total = torch.tensor([float(weights.sum())], dtype=torch.float64)
         totals = comm.all_gather(total, [1] * comm.size, "the mass of q").numpy()
         q = weights / totals.sum() if totals.sum() > 0 else weights
@@ -151,7 +151,7 @@ class FixedDistribution:
         total = self.ends[-1]
         if total == 0:
             return np.empty(0, np.int64), np.empty(0)
-        x = np.sort(points) * total  # in order, they are found in a third of the time
+        x = np.sort(points) * total  # finding sorted points takes a third of the time
         owner = np.minimum(np.searchsorted(self.ends, x, side="right"), _last(self.ends))
         counts = np.bincount(owner, minlength=self.comm.size).tolist()
         rank = self.numbers.rank
@@ -168,7 +168,7 @@ class FixedDistribution:
         return drawn, times * (total / len(points)) / everyone[at, 1]
 
     def _met(self, drawn: IntArray, csr: Csr, empty: int, t: int) -> DrawnLayer:
-        """Without the vertices that have an edge to no row of any rank: none computes theirs."""
+        """Leave out vertices without an edge to any row of any rank: nobody needs their rows."""
         indptr, columns, values = csr
         flags = np.zeros(t, np.bool_)
         flags[columns] = True
@@ -259,5 +259,5 @@ class LadiesDistribution:
 
 
 def _last(running: FloatArray) -> int:
-    """The last place of running sums that adds something: rounding must not go beyond it."""
+    """The last position at which running sums grow: rounding must not draw beyond it."""
     return int(np.searchsorted(running, running[-1], side="left"))

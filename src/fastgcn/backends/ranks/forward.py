@@ -24,8 +24,8 @@ class ForwardPlan(NamedTuple):
     """Which rows this rank computes in each layer, and from which rows of Â.
 
     Attributes:
-        needed: the own nodes of each layer, ascending, from the input up.
-        rows: own rows of Â for each layer, over the nodes of the layer below.
+        needed: this rank's nodes of each layer, ascending, from the input up.
+        rows: this rank's rows of Â for each layer, over the nodes of the layer below.
         bounds: (K+1,) for each layer: where each rank's nodes of the layer below begin and end.
     """
 
@@ -39,7 +39,7 @@ def plan_forward(
 ) -> ForwardPlan:
     """Each layer has the nodes that the layer above needs, and no others.
 
-    `asked` (k,) are own nodes of the uppermost layer, ascending, numbered from the first own one.
+    `asked` (k,) are this rank's nodes of the uppermost layer, ascending, numbered from its first.
     """
     first, stop = matrix.bounds[comm.rank : comm.rank + 2]
     plan = ForwardPlan([asked], [], [])
@@ -48,10 +48,10 @@ def plan_forward(
         rows = _cut(matrix.rows, above)
         wanted = np.zeros(matrix.n, np.uint8)
         wanted[rows.indices] = 1
-        wanted[above + first] = 1  # a node's own row is needed too, where Â has no loop
+        wanted[above + first] = 1  # a node's own row is needed too, even if Â has no loop
         by_any = comm.all_reduce(torch.from_numpy(wanted), "needed nodes", torch.maximum).numpy()
         if 2 * np.count_nonzero(by_any) > matrix.n:
-            # Leaving out the others would take a copy of nearly all rows.
+            # To leave out the others, nearly all rows would have to be copied.
             by_any[:] = 1
         number = np.zeros(matrix.n + 1, index_dtype(matrix.n))
         np.cumsum(by_any, out=number[1:])
@@ -72,7 +72,7 @@ def _cut(rows: Rows, some: IntArray) -> Rows:
 
 
 class ShardForward(ExactForward):
-    """`ExactForward` on own rows: what a layer mixes goes round the ranks in pieces."""
+    """`ExactForward` on this rank's rows; the rows to mix pass from rank to rank in a ring."""
 
     def __init__(
         self, model: GCN, plan: ForwardPlan, features: FeatureStore, comm: Communicator
@@ -84,14 +84,14 @@ class ShardForward(ExactForward):
         z = self.z.rows.cpu().numpy()
         rows, bounds = self.plan.rows[number], self.plan.bounds[number]
         product = ring_product(self.comm, rows, bounds, z.shape[1], lambda a, b: z[a:b])
-        # So that only the product and the next rows are in memory.
+        # Freed, so that only the product and the next rows are in memory.
         self.z = RowBuffer(np.empty(0, np.int64))
         mixed = torch.from_numpy(product)
         return lambda start, ids: mixed[start : start + len(ids)].to(self.device)
 
 
 def shard_rows(model: GCN, shard: Shard, nodes: IntArray, layers: int) -> Tensor:
-    """(len(nodes), d): H^(layers) of own nodes on the whole graph. Every rank must call it."""
+    """(len(nodes), d): H^(layers) of this rank's `nodes`. Every rank must call it."""
     asked, comm = np.unique(nodes), shard.group.host_comm
     plan = ForwardPlan([asked], [], [])
     if layers > 0:
@@ -104,8 +104,8 @@ def shard_rows(model: GCN, shard: Shard, nodes: IntArray, layers: int) -> Tensor
 class ShardEvaluator:
     """Scores a network on a part of the split by the exact network, as `Evaluator` does.
 
-    Each rank scores its own nodes, and the tallies are added up. Which rows are needed is found
-    out once; features are read each time.
+    Each rank scores its own nodes, and the tallies are added up. The needed rows are determined
+    once; features are read each time.
     """
 
     def __init__(self, shard: Shard, config: TrainConfig, part: IntArray) -> None:
@@ -126,7 +126,7 @@ class ShardEvaluator:
         return self._count
 
     def __call__(self, model: GCN) -> Metrics:
-        """Scores of the network as it is, the same on all ranks."""
+        """Scores of the network with its current weights, the same on all ranks."""
         features = feature_rows(model, self.shard.features, self._nodes)
         forward = ShardForward(model, self._plan, features, self._comm)
         logits = forward(self._asked, self._plan.needed)

@@ -1,4 +1,4 @@
-"""The processes of a run: how they find each other, fail together and agree."""
+"""The processes of a run: how they join, report failures and agree on values."""
 
 import json
 import os
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 300.0  # seconds that a process waits for another
 
-# Seconds to wait for all ranks to join, whatever `timeout` is: processes start, and start again,
-# at their own pace.
+# Seconds to wait for all ranks to join. It does not depend on `timeout`, because processes may
+# take long to start or restart.
 _JOINING = 300.0
 
 
@@ -39,12 +39,12 @@ class ProcessGroup:
         self.rank, self.size, self.timeout = rank, size, timeout
         self._store = store
         self.device = torch.device("cpu")
-        # Two, for one thread draws batches while another takes steps.
+        # Two communicators, because one thread draws batches while another takes steps.
         self.host_comm, self.step_comm = self._communicator("gloo"), self._communicator("gloo")
 
     @classmethod
     def join(cls, timeout: float = DEFAULT_TIMEOUT) -> "ProcessGroup":
-        """Join the processes that torchrun's environment describes; wait until all are there."""
+        """Join the processes that torchrun's environment describes; wait until all have joined."""
         if not timeout > 0:
             raise InputError(f"timeout must be above 0 seconds, got {timeout:g}")
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -87,16 +87,16 @@ class ProcessGroup:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the rank that writes and prints."""
+        """True on the rank that writes and prints."""
         return self.rank == 0
 
     def remember(self, key: str, value: str) -> None:
-        """Let torchrun's agent keep a text for the processes that it may start in our place."""
+        """Store a text with torchrun's agent, for processes that it starts after these fail."""
         if self._store is not None:
             self._store.set(f"fastgcn/{key}", value)
 
     def recall(self, key: str) -> str | None:
-        """What these processes, or those before them, have `remember`ed."""
+        """The text that these processes, or those before a restart, passed to `remember`."""
         name = f"fastgcn/{key}"
         if self._store is None or not self._store.check([name]):
             return None
@@ -135,7 +135,7 @@ class ProcessGroup:
         return found
 
     def check_equal(self, what: str, value: object) -> None:
-        """Refuse to go on if ranks have different values; one sentence says who has which."""
+        """Raise if ranks have different values; the message names two ranks and their values."""
         values = [json.loads(text) for text in self.host_comm.gather_texts(json.dumps(value), what)]
         for rank, other in enumerate(values):
             if other != values[0]:
@@ -147,12 +147,12 @@ class ProcessGroup:
 
 
 def has_agent() -> bool:
-    """Whether torchrun's agent keeps a store for the processes, however often it starts them."""
+    """True if torchrun's agent keeps a store that outlives restarts of the processes."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def agreed_prefix(store: Store, rank: int, size: int, seconds: float) -> str:
-    """A text that all ranks have, and that was in no store before.
+    """A new text that all ranks agree on, to prefix their keys in the store.
 
     After a restart, torchrun's store still has the addresses of processes that have ended; a rank
     that read them would wait for these processes forever. So every other rank writes a new word.
@@ -175,13 +175,13 @@ def agreed_prefix(store: Store, rank: int, size: int, seconds: float) -> str:
             if store.check([f"here/{other}/{prefix}"]):
                 missing.discard(other)
         if time.monotonic() > deadline:
-            raise RuntimeError(f"rank {min(missing)} has not come")
+            raise RuntimeError(f"rank {min(missing)} has not joined")
         time.sleep(0.01)
     return prefix
 
 
 def _device(name: str, local_rank: int) -> torch.device:
-    """The device of a process: on a machine with several GPUs, each takes its own."""
+    """The device of a process: on a machine with several GPUs, each process has its own."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
@@ -201,7 +201,7 @@ def _device(name: str, local_rank: int) -> torch.device:
 
 
 def _difference(first: Any, other: Any, rank: int) -> str:
-    """Of settings, the first one that differs."""
+    """The values that differ; for settings, the first setting that differs."""
     if isinstance(first, dict):
         name = next(key for key in first | other if first.get(key) != other.get(key))
         return f"rank 0 has {name} = {first.get(name)!r}, rank {rank} {other.get(name)!r}"

@@ -1,4 +1,4 @@
-"""Blocks of which each rank has some rows, and the sampler that makes them."""
+"""Blocks whose rows are spread over the ranks, and the sampler that makes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,19 +28,19 @@ from fastgcn.sampling.draws import POINTS, Rng
 
 @dataclass(frozen=True, slots=True)
 class ShardBlock(Block):
-    """Own rows of H_dst ≈ adj @ H_drawn + diagonal · H_dst.
+    """This rank's rows of H_dst ≈ adj @ H_drawn + diagonal · H_dst.
 
-    `dst` and `src` are own nodes: rows of the layer above, and those that this rank computes for
-    it, `dst` first if the network or the diagonal needs them. `adj` is (s, D), over the drawn
-    vertices of all ranks, rank after rank.
+    `dst` and `src` are nodes of this rank: rows of the layer above, and rows that this rank
+    computes for it. `src` begins with `dst` if the network or the diagonal needs them. `adj` is
+    (s, D), over the drawn vertices of all ranks, rank after rank.
 
     Attributes:
         local: the product with `adj`.
-        sent: (counts[rank],) where in `src` the own drawn vertices are; None: `src` are these.
+        sent: (counts[rank],) positions in `src` of this rank's drawn vertices; None: all of `src`.
         counts: drawn vertices of each rank; they sum to D.
         diagonal: (s, 1) float32 Â(v,v), if that term is exact.
         whole: rows, columns and entries of the block of all ranks together.
-        empty: rows of all ranks that met no vertex.
+        empty: rows of all ranks with no edge to any drawn vertex.
     """
 
     local: Block
@@ -52,8 +52,8 @@ class ShardBlock(Block):
     comm: Communicator
 
     def mix(self, h: Tensor) -> Tensor:
-        """(s, d), for own rows h (k, d) of `src`; the drawn ones are sent to all ranks."""
-        # Not by indexing, whose derivative takes several times as long.
+        """(s, d), from this rank's rows h (k, d) of `src`; all ranks get the drawn ones."""
+        # Indexing would do the same, but its derivative takes several times as long.
         drawn = h if self.sent is None else h.index_select(0, self.sent)
         mixed = self.local.mix(all_gather_rows(self.comm, drawn, self.counts))
         return mixed if self.diagonal is None else mixed + self.diagonal * self.own_rows(h)
@@ -73,9 +73,9 @@ class ShardBlock(Block):
         )
 
     def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
-        """The narrower rows are sent: a number sent costs more than one multiplied.
+        """True if H is narrower than HW: to send a number costs more than to multiply it.
 
-        Ranks must decide alike, and so by figures of all of them.
+        All ranks must decide the same, so only numbers that all ranks share are used.
         """
         if n_in != n_out:
             return n_in < n_out
@@ -90,8 +90,8 @@ class ShardBlock(Block):
 class ShardSampler:
     """Draws as `LayerSampler` does, the same vertices from the same generator.
 
-    A batch names nodes of all ranks; blocks hold own rows. Vertices are drawn by points in
-    [0, 1), of which each rank finds those that fall on its own vertices.
+    A batch names nodes of all ranks; blocks hold this rank's rows. Vertices are drawn by points
+    in [0, 1); each rank finds those that fall on its own vertices.
     """
 
     def __init__(self, matrix: ShardAdjacency, config: TrainConfig, group: ProcessGroup) -> None:
@@ -119,11 +119,11 @@ class ShardSampler:
         return FixedDistribution.of(self.numbers, rows, np.sqrt(squares) ** exponent, comm)
 
     def own(self, batch: Tensor) -> Tensor:
-        """Own nodes of a batch, numbered from the first own one."""
+        """This rank's nodes of a batch, numbered from its first node."""
         return torch.from_numpy(self.numbers.own(batch.numpy()))
 
     def sample(self, batch: Tensor, rng: Rng) -> list[Block]:
-        """Own rows of the blocks of `batch`, from the input layer up."""
+        """This rank's rows of the blocks of `batch`, from the input layer up."""
         blocks: list[Block] = []
         above = batch.numpy()
         for t in reversed(self.samples):
@@ -158,7 +158,7 @@ class ShardSampler:
         )
 
     def _places(self, nodes: IntArray, some: IntArray) -> IntArray:
-        """Where `some` of own nodes are among `nodes`."""
+        """The positions in `nodes` of `some` of this rank's nodes."""
         place = self.numbers.place
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
         found = place[some].astype(np.int64)

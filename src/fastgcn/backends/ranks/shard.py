@@ -1,4 +1,4 @@
-"""What one rank has of a graph: a range of its nodes, their rows of Â, and how rows leave it."""
+"""One rank's part of a graph: a range of its nodes, their rows of Â, and sending of rows."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,14 +26,14 @@ class Shard:
     """The nodes bounds[rank]..bounds[rank+1]-1 of a graph; here they are numbered from 0.
 
     Attributes:
-        group: the ranks that have the graph between them.
+        group: the ranks that share the graph.
         graph: the whole graph; only an outline of it, without content, if parts were read.
         bounds: (K+1,) where the ranges of the ranks begin and end.
-        csr: own rows; their columns are nodes of the whole graph.
-        features, labels: own rows.
-        split: own nodes of each part, ascending.
-        node_ids: the user's ids of own nodes, if `graph` does not know them; None: their number.
-        outlined: whether `graph` is only an outline.
+        csr: this rank's rows; their columns are nodes of the whole graph.
+        features, labels: this rank's rows.
+        split: this rank's nodes of each part, ascending.
+        node_ids: the user's ids of these nodes if `graph` does not have them; None: their numbers.
+        outlined: True if `graph` is only an outline.
     """
 
     group: ProcessGroup
@@ -65,7 +65,7 @@ class Shard:
 
     @classmethod
     def of_part(cls, part: StoredShard, group: ProcessGroup) -> "Shard":
-        """What was read of a sharded store."""
+        """From a part of a sharded store."""
         start, stop = (int(bound) for bound in part.bounds[group.rank : group.rank + 2])
         return cls(
             group,
@@ -86,12 +86,12 @@ class Shard:
 
     @property
     def start(self) -> int:
-        """The number of the first own node in the whole graph."""
+        """The number of this rank's first node in the whole graph."""
         return int(self.bounds[self.group.rank])
 
     def parse_nodes(self, text: str | None) -> IntArray:
-        """Own nodes, ascending, among those that `text` names: all, a part of the split or, where
-        the whole graph can be opened, ids."""
+        """This rank's nodes, ascending, among those that `text` names: all, a part of the split
+        or, if the whole graph can be opened, ids."""
         if text in (None, "all"):
             return np.arange(self.n_nodes)
         if text in ("train", "val", "test"):
@@ -101,14 +101,14 @@ class Shard:
             return found
         if self.outlined:
             raise InputError(
-                f"of shards, --nodes must be all, train, val or test, got {text!r}; ids are looked "
-                "up in the store itself"
+                f"for shards, --nodes must be all, train, val or test, got {text!r}; to name ids, "
+                "use the store itself"
             )
         nodes = parse_nodes(self.graph, text)
         return np.unique(_within(nodes, self.start, self.start + self.n_nodes))
 
     def own_ids(self, nodes: IntArray) -> list[Any]:
-        """The user's ids of some own nodes."""
+        """The user's ids of some of this rank's nodes."""
         if self.node_ids is None:
             return own_ids(self.graph, nodes + self.start)
         return [plain(self.node_ids[int(node)]) for node in nodes]
@@ -119,7 +119,7 @@ def _own_split(split: Split, start: int, stop: int) -> Split:
 
 
 def _within(nodes: IntArray, start: int, stop: int) -> IntArray:
-    """The nodes start..stop-1 among some, ascending, numbered from `start`."""
+    """The nodes start..stop-1 among `nodes`, ascending, numbered from `start`."""
     some = np.asarray(nodes)
     return np.sort(some[(some >= start) & (some < stop)] - start)
 
@@ -132,8 +132,8 @@ def gather_parts(
 ) -> Iterator[tuple[list[Any], FloatArray]]:
     """Rows of all ranks on the first rank, in the order of the ranks, with the nodes' user ids.
 
-    `parts` are own nodes and their rows. The other ranks send theirs and get nothing back; every
-    rank must run the iterator to its end. Without `ids`, the lists of ids are empty.
+    `parts` are this rank's nodes and their rows. Other ranks send theirs and receive nothing;
+    every rank must run the iterator to its end. Without `ids`, the lists of ids are empty.
     """
     comm, own = shard.group.host_comm, _pieces(parts)
     piece = next(own, None)  # computed by all ranks together, before one waits for another
@@ -163,7 +163,7 @@ def _pieces(
 
 
 def _send(comm: Communicator, ids: list[Any], rows: FloatArray) -> None:
-    """Ids, which may be text of any length, and rows, to the first rank; no rows mean the end."""
+    """Send ids, which may be text of any length, and rows to the first rank; no rows: the end."""
     text = torch.frombuffer(bytearray(json.dumps(ids).encode()), dtype=torch.uint8)
     sizes = torch.tensor([len(text), *rows.shape])
     for tensor in (sizes, text, torch.from_numpy(rows)):
@@ -182,7 +182,7 @@ def _receive(comm: Communicator, rank: int) -> tuple[list[Any], FloatArray] | No
 
 @dataclass(frozen=True, slots=True)
 class ShardAdjacency:
-    """Own rows of an (n, n) matrix Â, whose nodes are numbered rank after rank.
+    """This rank's rows of an (n, n) matrix Â, whose nodes are numbered rank after rank.
 
     Attributes:
         nodes: (s,) which nodes of the shard these are, ascending; None: all of them.
@@ -203,9 +203,9 @@ class ShardAdjacency:
 
 
 def normalize_shard(shard: Shard, nodes: IntArray | None, normalization: str) -> ShardAdjacency:
-    """Own rows of Â of the graph that all ranks' `nodes`, ascending, induce; None: the whole graph.
+    """This rank's rows of Â of the graph induced on all ranks' `nodes`, ascending (None: all).
 
-    Symmetric normalisation needs a factor for each column, which all ranks then have.
+    Symmetric normalisation needs a factor for each column, so all ranks exchange theirs.
     """
     from fastgcn.kernels.rows import scale_rows  # loads numba
 
@@ -241,7 +241,7 @@ def _with_loops(
     *,
     loops: bool,
 ) -> tuple[Rows, FloatArray]:
-    """Own rows of A + I, or of A without `loops`; and (s,) float64 their sums."""
+    """This rank's rows of A + I, or of A without `loops`; and (s,) float64 their sums."""
     from fastgcn.kernels.rows import cut_rows  # loads numba
 
     csr, first, n = shard.csr, int(bounds[shard.group.rank]), int(bounds[-1])
@@ -269,7 +269,7 @@ def _with_loops(
 
 
 def column_squares(matrix: ShardAdjacency, comm: Communicator) -> FloatArray:
-    """(s,) float64: ‖Â(:,u)‖² of own nodes u, to which the rows of all ranks contribute."""
+    """(s,) float64: ‖Â(:,u)‖² of this rank's nodes u, summed over the rows of all ranks."""
     n, values = matrix.n, matrix.rows.values
     sums = np.zeros(n)
     step = max(n, 1 << 22)  # entries at once, to bound the temporaries

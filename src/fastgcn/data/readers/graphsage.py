@@ -44,11 +44,11 @@ def _read(
 
     Args:
         path: the folder or the file.
-        name: what the graph is called; the prefix unless given.
+        name: the graph's name; by default the prefix.
         prefix: which data set of a folder that has several.
-        links: `index` where the ends of links are positions in the list of nodes (networkx 1),
-            `id` where they are node ids (networkx 2 and later); None finds out, or fails where
-            both are possible.
+        links: `index` if the ends of links are positions in the list of nodes (networkx 1),
+            `id` if they are node ids (networkx 2 and later); None finds out, or fails if both
+            are possible.
         directed: None does as the JSON says; False stores every edge both ways.
 
     Nodes keep the order of the feature rows. Nodes without `val` and `test` are in no part of
@@ -119,8 +119,8 @@ def _node_rows(nodes: list[dict[str, Any]], rows: dict[str, int], path: Path) ->
     for node in nodes:
         if not isinstance(node.get("id"), int | str) or str(node["id"]) not in rows:
             raise FormatError(
-                f"{path}: every node must have an id that the id map knows, not so "
-                f"{node.get('id')!r}"
+                f"{path}: every node must have an id that is in the id map, but "
+                f"{node.get('id')!r} is not"
             )
     found = np.array([rows[str(node["id"])] for node in nodes], dtype=np.int64)
     if len(np.unique(found)) != len(found):
@@ -201,7 +201,7 @@ def _split(nodes: list[dict[str, Any]], node_rows: IntArray) -> Split:
 
 
 def _own_ids(nodes: list[dict[str, Any]], rows: dict[str, int]) -> list[Any] | None:
-    """The ids in the order of the rows; None where they are the row numbers."""
+    """The ids in the order of the rows; None if they are the row numbers."""
     whole = all(type(node["id"]) is int for node in nodes)
     ids: list[Any] = [""] * len(rows)
     for key, row in rows.items():

@@ -152,7 +152,7 @@ def _read_gnn_benchmark(
     """
     if not path.is_file():
         expects = f"{GNN_BENCHMARK.format} expects {GNN_BENCHMARK.expects}"
-        raise MissingFileError(f"{path} is no file; {expects}")
+        raise MissingFileError(f"{path} is not a file; {expects}")
     optional = [f"{what}_{part}" for what in ("attr", "labels") for part in _CSR_PARTS]
     # Class names are plain text in some files, and in others pickled objects, which are skipped.
     # The names of nodes and attributes are always pickled objects.
@@ -192,7 +192,7 @@ def _either(arrays: dict[str, Any], sparse: str, dense: str, path: Path) -> Any:
 def _read_npz_folder(path: Path, *, name: str | None = None, directed: bool | None = None) -> Graph:
     """A folder of `adj.npz` and `features.npz` (scipy's `save_npz`) and `labels_split.npz`.
 
-    `labels_split.npz` has `labels`, and the node ids `train`, `val`, `test` where known.
+    `labels_split.npz` has `labels`, and the node ids `train`, `val`, `test` if there is a split.
     Values of the adjacency matrix other than one are edge weights.
     """
     files = need(path, "adj.npz", "features.npz", "labels_split.npz")

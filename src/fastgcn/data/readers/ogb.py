@@ -1,6 +1,6 @@
 """OGB's node property prediction data sets, as their zip files unpack: `raw/*.csv.gz`.
 
-Parsed afresh from the CSV: OGB's own `processed/` files are pickles and are not read.
+The CSV files are parsed; OGB's own `processed/` files are pickles and are not read.
 """
 
 import gzip
@@ -38,13 +38,13 @@ def _read(
 
     Args:
         path: the folder.
-        name: what the graph is called; the folder's name unless given.
+        name: the graph's name; by default the folder's name.
         directed: False, the default, stores every edge both ways, as is usual for ogbn-arxiv;
-            True keeps the directions; None finds out whether the edges are symmetric.
-        split: which scheme of `split/`, needed where it has several.
+            True keeps the directions; None checks if the edges are symmetric.
+        split: which scheme of `split/`; needed if it has several.
         features: `identity` gives one-hot features, for data without any (ogbn-proteins).
 
-    One label column holds the class, NaN where there is none; several columns of 0 and 1 are
+    One label column holds the class, NaN for no class; several columns of 0 and 1 are
     multi-label.
     """
     raw = _raw(path)
@@ -80,7 +80,7 @@ def _count(path: Path) -> int:
     counts = _read_csv(path, np.int64)
     if counts.shape != (1, 1) or counts[0, 0] < 0:
         raise FormatError(
-            f"{path} must hold one number, that of the one graph, got shape {counts.shape}; "
+            f"{path} must hold one number, for a single graph, got shape {counts.shape}; "
             "data sets of many graphs are not for node classification"
         )
     return int(counts[0, 0])
@@ -93,7 +93,7 @@ def _features(path: Path, wanted: str | None, n: int) -> Any:
     if not path.is_file():
         raise MissingFileError(
             f"{path} is missing; get it, or pass features='identity' to make each node its own "
-            "feature where the data set has none"
+            "feature if the data set has none"
         )
     return _read_csv(path, np.float32, n)
 
@@ -106,7 +106,7 @@ def _labels(path: Path, n: int) -> AnyArray:
 
 
 def _split_folder(path: Path, scheme: str | None) -> Path | None:
-    """The folder with the three id files; None where the data have no split."""
+    """The folder with the three id files; None if the data have no split."""
     root = path.parent / "split" if path.name == "raw" else path / "split"
     schemes = sorted(f.name for f in root.iterdir() if f.is_dir()) if root.is_dir() else []
     if scheme is not None:
@@ -139,9 +139,9 @@ def _ids(path: Path) -> IntArray:
 def _read_csv(path: Path, dtype: type[np.generic], n_rows: int | None = None) -> AnyArray:
     """(rows, columns) of a gzipped CSV file without a header.
 
-    An empty field or `nan` is NaN; integers have none, and refuse such a field. With `n_rows` the
-    file must have that many rows and is read straight into the result, so that features are never
-    in memory twice.
+    An empty field or `nan` is NaN, and an error if `dtype` is an integer. With `n_rows` the file
+    must have that many rows and is read directly into the result, so that features are never in
+    memory twice.
     """
     n_columns = _count_columns(path)
     if n_columns == 0:
@@ -166,7 +166,7 @@ def _room(n_rows: int, n_columns: int, dtype: type[np.generic], path: Path) -> A
         return np.empty((n_rows, n_columns), dtype)
     except (MemoryError, ValueError):  # ValueError: more than any memory
         raise FormatError(
-            f"{path} is said to have {n_rows:,} rows of {n_columns}, which memory cannot hold"
+            f"{path} should have {n_rows:,} rows of {n_columns}, which do not fit in memory"
         ) from None
 
 
@@ -207,7 +207,7 @@ def _dense(batch: Any, dtype: np.dtype[Any], path: Path) -> AnyArray:
     block = np.empty((batch.num_rows, batch.num_columns), dtype)
     for i, column in enumerate(batch.columns):
         if column.null_count and dtype.kind != "f":
-            raise FormatError(f"{path} must hold a whole number in every field, some are empty")
+            raise FormatError(f"{path} must hold a whole number in every field, but some are empty")
         block[:, i] = column.to_numpy(zero_copy_only=False)
     return block
 

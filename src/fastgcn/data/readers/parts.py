@@ -1,4 +1,4 @@
-"""What every reader is made of: the `Reader`, checked files, and the way to a checked `Graph`.
+"""The parts of every reader: `Reader`, functions that read and check files, and `build`.
 
 Every function that reads a file names it in its errors, and none of them unpickles.
 """
@@ -32,8 +32,8 @@ class Reader:
     Attributes:
         format: the name of the format, as `load(..., format=...)` takes it.
         expects: the files that the format consists of, for messages.
-        matches: whether a path looks like this format. It looks only at file names, and a few
-            of them are enough, so that a folder that lacks a file is still recognised.
+        matches: True if a path looks like this format. It checks only file names, and a few of
+            them are enough, so that a folder that lacks a file is still recognised.
         read: makes the graph; takes the path, and the format's own options by keyword.
     """
 
@@ -46,7 +46,7 @@ class Reader:
 def check_options(
     function: Callable[..., Any], options: Mapping[str, Any], what: str, also: Iterable[str] = ()
 ) -> None:
-    """Refuse an option that is no keyword of `function`; `also` lists those of the caller."""
+    """Raise for an option that is no keyword of `function`; `also` lists the caller's options."""
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
@@ -63,7 +63,7 @@ def check_options(
 
 
 def choice(value: str, allowed: Iterable[str], option: str) -> None:
-    """Refuse a value that is not allowed."""
+    """Raise if a value is not allowed."""
     allowed = list(allowed)
     if value not in allowed:
         near = nearest(value, allowed) if isinstance(value, str) else ""
@@ -92,7 +92,7 @@ def has_any(*names: str) -> Callable[[Path], bool]:
 
 
 def one_of(path: Path, found: list[str], wanted: str | None, option: str, expects: str) -> str:
-    """The data set `wanted` of those `found` at a path; None is enough where there is one."""
+    """The data set `wanted` of those `found` at a path; None is enough if there is only one."""
     if not found:
         raise MissingFileError(f"{path} has no files {expects}")
     if wanted is None and len(found) > 1:
@@ -106,7 +106,7 @@ def one_of(path: Path, found: list[str], wanted: str | None, option: str, expect
 
 
 def need(folder: Path, *names: str) -> list[Path]:
-    """The paths of these files in `folder`; fails where one is missing."""
+    """The paths of these files in `folder`; raises if one is missing."""
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise MissingFileError(
@@ -119,8 +119,8 @@ def need(folder: Path, *names: str) -> list[Path]:
 def read_npz(path: Path, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
     """The named arrays of a `.npz` file.
 
-    Optional arrays are left out where the file lacks them, and where they hold Python objects:
-    reading these means unpickling, which can run any code.
+    Optional arrays are left out if the file lacks them, or if they hold Python objects: reading
+    these means unpickling, which can run any code.
     """
     required, optional = tuple(required), tuple(optional)
     try:
@@ -192,9 +192,9 @@ def read_npy(path: Path) -> AnyArray:
 
 
 def read_sparse(path: Path) -> csr_array | csc_array | coo_array:
-    """What `scipy.sparse.save_npz` wrote, in the layout it was written in."""
+    """The matrix that `scipy.sparse.save_npz` wrote, in the same layout."""
     head = read_npz(path, ("format", "shape"))
-    # Bytes today, UTF-32 text from scipy before 1.0: the same letters but for the zeros.
+    # Bytes today, UTF-32 text from scipy before 1.0: the same letters, with zeros between.
     layout = head["format"].tobytes().decode("latin1").replace("\0", "")
     parts = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
     if layout not in parts:
@@ -237,7 +237,7 @@ def checked_sparse(
         matrix = kind((parts["data"], parts["indices"], parts["indptr"]), shape=sizes)
         matrix.check_format(full_check=True)
     except (ValueError, IndexError, OverflowError) as error:
-        raise FormatError(f"{path} holds a sparse matrix that is not whole: {error}") from None
+        raise FormatError(f"{path} holds a damaged sparse matrix: {error}") from None
     return matrix
 
 
@@ -269,7 +269,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class Edges(NamedTuple):
-    """An edge list: (m,) ends and (m,) weights, None where every edge counts one."""
+    """An edge list: (m,) ends and (m,) weights, None if every edge has weight one."""
 
     source: IntArray
     target: IntArray
@@ -277,7 +277,7 @@ class Edges(NamedTuple):
 
 
 def edges_of(matrix: Any, *, weighted: bool = True) -> Edges:
-    """The stored entries of a sparse matrix; with `weighted` their values too, unless all one."""
+    """The stored entries of a sparse matrix; with `weighted`, their values unless all are one."""
     entries = matrix.tocoo()
     if weighted and not np.all(entries.data == 1):
         return Edges(entries.row, entries.col, entries.data)
@@ -286,7 +286,7 @@ def edges_of(matrix: Any, *, weighted: bool = True) -> Edges:
 
 
 def square(matrix: Any, path: Path) -> Any:
-    """The adjacency matrix `matrix`, refused unless it is square."""
+    """The adjacency matrix `matrix`; raises unless it is square."""
     if matrix.shape[0] != matrix.shape[1]:
         raise FormatError(f"{path} must hold a square adjacency matrix, got shape {matrix.shape}")
     return matrix
@@ -304,8 +304,8 @@ def build(
 ) -> Graph:
     """The checked graph.
 
-    `directed=False` stores every edge both ways; None takes the edges as they are and finds out
-    whether they are symmetric. `name` defaults to that of the file or folder at `path`.
+    `directed=False` stores every edge both ways; None keeps the edges unchanged and checks if
+    they are symmetric. `name` defaults to that of the file or folder at `path`.
     """
     with naming(path):
         if directed not in (None, True, False):
@@ -326,7 +326,7 @@ def build(
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the file or folder in front of the messages of the checks of a `Graph`."""
+    """Put the file or folder in front of the error messages of `Graph`'s checks."""
     try:
         yield
     except FormatError:
@@ -354,7 +354,7 @@ def labels_of(
     """
     stranger = next((key for key in class_map if key not in rows), None)
     if stranger is not None:
-        raise FormatError(f"{path} labels {stranger!r}, which is none of the {n} nodes")
+        raise FormatError(f"{path} labels {stranger!r}, which is not one of the {n} nodes")
     try:
         values = np.array(list(class_map.values()))
     except ValueError:

@@ -4,11 +4,10 @@
 order of the ids in `test.index`; `x`, `y` repeat the rows of the public training nodes, which
 come first; `graph` maps each node to its neighbours.
 
-The files are Python-2 pickles, which are read without running anything that they ask for. A
-pickle is a program that names functions and calls them. Here, every name that a Planetoid file
-needs stands for an inert class that only records what it was called with; any other name is
-refused. The result is a record of the file, from which `array`, `matrix` and `adjacency_lists`
-take the numbers and check them.
+The files are Python-2 pickles. A pickle is a program that names functions and calls them; here
+it is read without running them. Every name that a Planetoid file needs is mapped to an inert
+class that only records its arguments; any other name is refused. The result is a record of the
+file, from which `array`, `matrix` and `adjacency_lists` take the numbers and check them.
 """
 
 import io
@@ -34,7 +33,7 @@ _VALIDATION = 500
 
 
 def _read(path: Path, *, name: str | None = None, split: str = "full") -> Graph:
-    """The data set `name` of a folder; the name may be left out where there is only one.
+    """The data set `name` of a folder; the name may be left out if there is only one.
 
     `split` is one of
 
@@ -128,7 +127,7 @@ def _labels(files: dict[str, Path], n_known: int, test: IntArray, n: int) -> Int
 
 
 def _class_ids(path: Path, n_rows: int) -> tuple[IntArray, int]:
-    """Class ids of one-hot rows (-1 where a row is all zeros), and the number of classes."""
+    """Class ids of one-hot rows (-1 for a row of zeros), and the number of classes."""
     rows = array(read_record(path), path)
     if rows.ndim != 2 or len(rows) != n_rows:
         raise FormatError(f"{path} must hold {n_rows} rows, one a node, got shape {rows.shape}")
@@ -174,7 +173,7 @@ def _edges(lists: dict[int, list[int]]) -> Edges:
 class _Record:
     """Records the arguments of a call and the state set afterwards.
 
-    A pickle may set the state of any object, so every stand-in keeps it here and nowhere else.
+    A pickle may set the state of any object, so every inert class stores it here.
     """
 
     __slots__ = ("args", "state")
@@ -300,7 +299,7 @@ def _raw(content: Any) -> bytes:
 
 def _dtype(record: Any) -> np.dtype[Any]:
     code, order = record.args[0], record.state[1]
-    # Numbers only. Above all no `O`: its bytes would be used as addresses.
+    # Only numbers. The bytes of dtype `O` would be used as addresses.
     if not re.fullmatch(r"[iufb][1248]", code) or order not in ("<", ">", "|", "="):
         raise ValueError(f"its dtype is {order}{code}")
     dtype: np.dtype[Any] = np.dtype(order + code)
@@ -311,7 +310,7 @@ def matrix(record: Any, path: Path) -> csr_array:
     """The numbers of a recorded CSR matrix; its other attributes are ignored."""
     state = record.state if isinstance(record, _Matrix) else None
     if not isinstance(state, dict) or not {"_shape", "data", "indices", "indptr"} <= state.keys():
-        raise FormatError(f"{path} must hold a CSR matrix, got a {_kind(record)} that is not whole")
+        raise FormatError(f"{path} must hold a complete CSR matrix, got a {_kind(record)}")
     parts = {name: array(state[name], path) for name in ("data", "indices", "indptr")}
     return checked_sparse(path, "csr", np.asarray(state["_shape"]), parts)
 
@@ -322,7 +321,7 @@ def adjacency_lists(record: Any, path: Path) -> dict[int, list[int]]:
         raise FormatError(f"{path} must hold a dictionary of lists, got a {_kind(record)}")
     for node, neighbours in record.items():
         if not isinstance(neighbours, list):
-            raise FormatError(f"{path} must hold a list for each node, not so for {node!r}")
+            raise FormatError(f"{path} must hold a list for each node, but not for {node!r}")
         for end in (node, *neighbours):
             if not (isinstance(end, int) and end >= 0):
                 raise FormatError(f"{path} must name nodes by numbers from 0, got {end!r}")

@@ -52,26 +52,26 @@ def import_tables(
     """Write the store `out` of a graph given as tables, which may be larger than memory.
 
     Args:
-        nodes: a row a node; `.csv`, `.tsv` (either also `.gz`, `.bz2`, `.zst`) or `.parquet`.
-        edges: a row an edge, in any order; cleaned as `fastgcn.graph.csr` says.
+        nodes: a row per node; `.csv`, `.tsv` (either also `.gz`, `.bz2`, `.zst`) or `.parquet`.
+        edges: a row per edge, in any order; cleaned as `fastgcn.graph.csr` describes.
         out: the folder to write.
-        force: replace a store that is there.
+        force: replace an existing store.
         id: column of distinct ids, integers or text.
-        label: column of classes, empty where a node has none; or of lists of classes (a node
-            has several); or "a,b,c", columns of 0 and 1 that are named as the classes. The
-            column need not be there under its default name; nor need those of the split and
-            the weights.
-        split: column that says train, val or test, or nothing.
-        features: columns of numbers, or one of lists of numbers; all others by default.
-        classes: the names of the classes in their order; by default those that are there,
-            integers by size, others by name.
+        label: column of classes, empty if a node has none; or of lists of classes (a node has
+            several); or "a,b,c", columns of 0 and 1 that are named like the classes. A table
+            may lack the column under its default name; the same holds for the split and the
+            weights.
+        split: column of train, val or test, or empty.
+        features: columns of numbers, or one column of lists of numbers; by default all others.
+        classes: the names of the classes in order; by default all that occur, integers by
+            size, others by name.
         random_split: the seed of a split into 60, 20 and 20 % of each class, instead of `split`.
         source: column of the edges' starts, as ids of the node table.
         target: column of their ends.
         weight: column of edge weights.
-        directed: whether an edge stands for its direction only.
-        memory: about how much to use beside a few numbers a node, in bytes or as "500MB".
-        name: what the graph is called; by default as the folder.
+        directed: True if an edge has only the direction listed.
+        memory: about how much to use, beside a few numbers per node, in bytes or as "500MB".
+        name: the graph's name; by default that of the folder.
     """
     out = Path(out)
     budget = memory_bytes(memory)
@@ -104,7 +104,7 @@ def import_tables(
             provenance={
                 "nodes": node_table.path.name,
                 "edges": edge_table.path.name,
-                # New nodes come in tables with these columns.
+                # Tables of new nodes have these columns.
                 "columns": {
                     "id": id,
                     "features": found.feature_columns,
@@ -151,7 +151,7 @@ def read_tables(
 
 
 def _names(columns: list[str], n_features: int) -> list[str] | None:
-    """The names of the features; None where one column of lists holds them all."""
+    """The names of the features; None if one column of lists holds them all."""
     return columns if len(columns) == n_features else None
 
 
@@ -177,8 +177,8 @@ _COLUMNS = {
 def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
     """The arguments of `fastgcn.predict_new`, from two tables.
 
-    The columns have the names of those that the graph was imported from, or the default names
-    where it was not imported from tables.
+    The columns must have the names from the graph's import, or the default names if the graph
+    was not imported from tables.
     """
     columns = _columns(graph)
     node_table, edge_table = TableFile(nodes), TableFile(edges)
@@ -232,7 +232,7 @@ def _features(table: TableFile, columns: list[str], n: int, own: Any) -> AnyArra
 
 @dataclass(frozen=True, slots=True)
 class EdgeColumns:
-    """Names of the columns; `weight` is None where edges have none."""
+    """Names of the columns; `weight` is None if edges have no weights."""
 
     source: str
     target: str
@@ -255,7 +255,7 @@ def _edge_columns(table: TableFile, source: str, target: str, weight: str) -> Ed
 def _add_edges(
     table: TableFile, columns: EdgeColumns, index: NodeIndex, sorter: EdgeSorter
 ) -> None:
-    """Give all edges of the table to the sorter; fails if an end is not a node."""
+    """Add all edges of the table to the sorter; raises if an end is not a node."""
     types = {columns.source: index.arrow_type, columns.target: index.arrow_type}
     if columns.weight is not None:
         types[columns.weight] = pa.float64()

@@ -32,7 +32,7 @@ class NodeIndex:
     """Finds nodes by their ids.
 
     Attributes:
-        node_ids: the ids to keep with the graph; None where they are 0..n-1.
+        node_ids: the ids to keep with the graph; None if they are 0..n-1.
         arrow_type: int64 or string, the type of the ends of edges.
         find: positions (k,) of k ids given as an array of that type, -1 for an unknown id.
     """
@@ -177,7 +177,7 @@ def _text_index(ids: pa.Array) -> tuple[NodeIndex, int, int]:
 
 
 def _integers_as_written(text: pa.Array) -> pa.Array | None:
-    """int64 where each text is what its integer is printed as, else None."""
+    """int64 if each text is an integer as it is printed, else None."""
     try:
         integers = text.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -227,7 +227,7 @@ class Classes:
     def add(self, column: pa.Array) -> None:
         column = decoded(column)
         kind = column.type
-        if pa.types.is_floating(kind):  # integers with missing values, as pandas has them
+        if pa.types.is_floating(kind):  # integers with missing values, as pandas stores them
             try:
                 column = pc.if_else(pc.is_nan(column), None, column).cast(pa.int64())
             except pa.ArrowInvalid:
@@ -262,7 +262,7 @@ def _class_names(values: list[str]) -> tuple[list[str], tuple[str, ...]]:
     return values, tuple(sorted({value for value in values if value}))
 
 
-# Labels, None where no node has one, and the names of the classes.
+# Labels, None if no node has one, and the names of the classes.
 Labels = tuple[AnyArray | None, tuple[str, ...]]
 
 
@@ -276,10 +276,10 @@ class LabelReader(Protocol):
 
 
 def label_reader(table: TableFile, label: str, classes: Sequence[Any] | None) -> LabelReader | None:
-    """The reader of the column `label`, or of the columns "a,b,c"; None where there is none."""
+    """The reader of the column `label`, or of the columns "a,b,c"; None if there is none."""
     if "," in label and label not in table.types:
         if classes is not None:
-            raise InputError("classes must not be given where label names a column a class")
+            raise InputError("classes must not be given if label names a column per class")
         return _ColumnPerClass(table, [name.strip() for name in label.split(",")])
     column = table.optional(label, "label", "labels")
     if column is None:
@@ -291,7 +291,7 @@ def label_reader(table: TableFile, label: str, classes: Sequence[Any] | None) ->
 
 
 class _OneClass:
-    """One class for each node: text, integers or bools; null or empty where it has none."""
+    """One class for each node: text, integers or bools; null or empty for no class."""
 
     def __init__(self, column: str, classes: Classes) -> None:
         self.columns = {column: pa.string()}
@@ -307,7 +307,7 @@ class _OneClass:
 
 
 class _ClassLists:
-    """Several classes for each node, as a list; null or an empty list where it has none."""
+    """Several classes for each node, as a list; null or an empty list for no class."""
 
     def __init__(self, column: str, classes: Classes) -> None:
         self.columns = {column: pa.list_(pa.string())}

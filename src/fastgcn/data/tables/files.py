@@ -55,7 +55,7 @@ class TableFile:
             raise FormatError(f"{path} must name each column once, but has {twice!r} twice")
 
     def require(self, name: str, what: str) -> str:
-        """`name`, refused unless there is such a column; `what` says what it is needed for."""
+        """`name`; raises if there is no column `name`. `what` says what it is needed for."""
         if name not in self.types:
             raise InputError(
                 f"{self.path} has no column {name!r} for {what}; "
@@ -64,7 +64,7 @@ class TableFile:
         return name
 
     def optional(self, name: str, default: str, what: str) -> str | None:
-        """As `require`, but None where the column is missing and `name` is only the default."""
+        """As `require`, but None if the column is missing and `name` is only the default."""
         if name == default and name not in self.types:
             return None
         return self.require(name, what)
@@ -82,7 +82,7 @@ class TableFile:
             )
 
     def _check_delimiter(self) -> None:
-        """Refuse a table with another separator, which would be read as one wide column."""
+        """Raise if a table has another separator: it would be read as one wide column."""
         with (
             self.path.open("rb") as file,
             pa.input_stream(file, compression=self._compression) as stream,
@@ -194,7 +194,7 @@ def _sentence(path: Path, columns: list[str], message: str) -> str:
     if "UTF8" in message:
         return f"{path} must be UTF-8 text, but is not"
     if "straddling" in message:
-        return f"{path} has a row of more than {_BLOCK:,} bytes; store such a table as Parquet"
+        return f"{path} has a row of more than {_BLOCK:,} bytes; store the table as Parquet"
     return f"{path} could not be read: {message.splitlines()[0]}"
 
 
@@ -214,7 +214,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def floats(column: pa.Array) -> FloatArray:
-    """The numbers as float32, NaN where null, infinite where float32 does not reach."""
+    """The numbers as float32; null becomes NaN, a number beyond float32 becomes infinite."""
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
     values: FloatArray = column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)

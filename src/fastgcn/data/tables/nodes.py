@@ -1,4 +1,4 @@
-"""The node table: ids, labels and split, and the features on their way into a store."""
+"""The node table: ids, labels and split, and copying the features into a store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ def _split_of(parts: Categories, what: str, node_ids: Sequence[Any] | None) -> S
 # Numbers of a Parquet file that are in memory together.
 _TOGETHER = 1 << 20
 
-# The second way is not open to tables of new nodes, whose columns are those of the graph.
+# Tables of new nodes cannot use the second remedy: their columns are those of the graph.
 _LEAVE_OUT = (
     "take the column out of the table, or name those that are features at import "
     "(--features a,b,c, or features= in Python)"
@@ -121,7 +121,7 @@ _LEAVE_OUT = (
 
 
 def feature_columns(table: TableFile, asked: Sequence[str] | None, taken: set[str]) -> list[str]:
-    """The columns asked for, or else all that are not `taken`; numbers, or one list of numbers."""
+    """The columns `asked`, or else all that are not `taken`; numbers, or one list of numbers."""
     if asked is None:
         columns = [name for name in table.types if name not in taken]
         if not columns:
@@ -180,7 +180,7 @@ def write_features(
 
 
 def _csv_type(guess: pa.DataType) -> pa.DataType:
-    """Bools stay; other columns may have fractions after the first rows, which set the guess."""
+    """Bools stay; others become float64: rows after the guess's first block may have fractions."""
     return guess if pa.types.is_boolean(guess) else pa.float64()
 
 

@@ -1,1 +1,1 @@
-"""Kernels for CUDA devices, in Triton, and the plain torch references that they are tested by."""
+"""Kernels for CUDA devices, in Triton, and the plain torch references that tests compare with."""

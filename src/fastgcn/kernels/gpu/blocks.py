@@ -113,7 +113,7 @@ class BlockBuffers:
         offsets: (K·s+1,) int32, where the entries of each row begin.
         columns, entries: of all blocks, concatenated; columns number a batch's sources.
         sources: (K, lead+t) int32, vertex ids: the batch's own rows if `lead` is s and not 0,
-            the drawn vertices that some row meets, and -1 for the rest.
+            the drawn vertices with an edge to some row, and -1 for the rest.
         n_sources: (K,) int32, how many sources each batch has.
         numbers, weights, shares, row_hits, chunk_hits: work space.
     """

@@ -160,7 +160,7 @@ class Segments(NamedTuple):
     Attributes:
         row, begin, end: the row of each piece, and the range of its entries.
         shared: int32, 1 if its row has other pieces too.
-        any_shared: whether any row has more than one piece.
+        any_shared: True if any row has more than one piece.
     """
 
     row: Tensor

@@ -102,7 +102,7 @@ def hidden_rows(
 
 @triton.jit
 def _mine(begin, end, e):
-    """(rows, entries): whether an entry e belongs to a row."""
+    """(rows, entries): True if an entry e belongs to a row."""
     return (e[None, :] >= begin[:, None]) & (e[None, :] < end[:, None])
 
 
@@ -291,7 +291,7 @@ def _padded(width: int) -> int:
 
 
 def fits_one_tile(d: int, classes: int) -> bool:
-    """Whether a program can hold all of W2 (d, classes), and some rows beside it."""
+    """True if a program can hold all of W2 (d, classes), and some rows beside it."""
     return max(d, classes) <= _WIDEST and _padded(d) * _padded(classes) <= _LARGEST_TILE
 
 
