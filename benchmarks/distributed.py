@@ -56,7 +56,7 @@ def experiments(data: str, steps: int, rounds: int) -> list[Experiment]:
 
     def measurement(what: str, config: TrainConfig, how: Callable[[], Record]) -> Measurement:
         key = {"figure": what, "data": data, "config": config.to_dict()}
-        return Measurement(what.capitalize(), key, how, _CODE)
+        return Measurement(what[0].upper() + what[1:], key, how, _CODE)
 
     speeds = {
         name: measurement(

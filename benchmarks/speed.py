@@ -190,13 +190,15 @@ def costs(*, data: str, preset: str, device: str, epochs: int | None, repeats: i
             config.replace(seed=seed),
             callbacks=[lambda _: ends.append(time.perf_counter() - begin)],  # noqa: B023
         )
-        scores = [epoch["val_micro_f1"] for epoch in run.history]
+        whole = time.perf_counter() - begin
+        scores = [epoch.get("val_micro_f1", 0.0) for epoch in run.history]  # not all validate
         best = run.metrics["best_epoch"] - 1
         near = next(i for i, score in enumerate(scores) if score >= scores[best] - _NEAR)
-        whole = time.perf_counter() - begin
+        # The history has the mean over all steps up to an epoch.
+        totals = [n * epoch["seconds_per_batch"] for n, epoch in enumerate(run.history, 1)]
         predicted = wall_clock(repeated([partial(predict, run, graph)]), 1)
         seconds = {
-            "step": run.metrics["seconds_per_batch"],
+            "step": float(np.median(np.diff(totals, prepend=0.0))),
             "precompute": run.metrics["precompute_seconds"],
             "epoch": float(np.median([epoch["seconds"] for epoch in run.history])),
             "to_near": ends[near], "to_best": ends[best], "whole": whole, "predict": predicted,
