@@ -233,7 +233,7 @@ def _largest_confusions(found: Evaluated, matrix: IntArray) -> Content:
 
 
 def by_degree(graph: Graph, found: Evaluated) -> Section:
-    """Micro-F1 (the accuracy, for one class a node) in the degree bins 0, 1, 2-3, 4-7, ..."""
+    """Micro-F1 (the accuracy, for one class per node) in the degree bins 0, 1, 2-3, 4-7, ..."""
     degrees = np.diff(graph.indptr)[found.nodes]
     bins = np.where(degrees > 0, np.floor(np.log2(np.maximum(degrees, 1))).astype(int) + 1, 0)
     names, scores, counts = [], [], []

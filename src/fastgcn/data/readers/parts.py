@@ -348,7 +348,7 @@ def identity(n: int) -> csr_array:
 def labels_of(
     class_map: Mapping[str, Any], rows: Mapping[str, int], n: int, path: Path
 ) -> IntArray | BoolArray:
-    """Labels from JSON: node key → class number, or → list of 0 and 1, one a class.
+    """Labels from JSON: node key → class number, or → list of 0 and 1, one per class.
 
     `rows` gives the node of each key; nodes without an entry are unlabelled.
     """
