@@ -223,7 +223,7 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
 def _class_count(n_columns: int, class_names: Sequence[str] | None) -> None:
     if class_names is not None and len(class_names) != n_columns:
         raise InputError(
-            f"class_names must have {n_columns} names, one per label column, got {len(class_names)}"
+            f"class_names must have {n_columns} entries, one per label, got {len(class_names)}"
         )
 
 
