@@ -200,7 +200,7 @@ def test_where_training_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     assert said == []
     other = choose_backend(graph, SETTINGS.replace(draws="poisson"))
     assert isinstance(other, CpuBackend)
-    assert said == ["sampling on the CPU, for the device cannot: draws = 'poisson'"]
+    assert said == ["sampling on the CPU, because the device cannot: draws = 'poisson'"]
 
 
 def test_too_little_memory_is_answered_with_what_to_lower() -> None:
