@@ -241,7 +241,7 @@ GRAPH = communities()
         (lambda c: c.fit([0, 60], None), "X must lie in 0..59 for a graph of 60 nodes, got 60"),
         (lambda c: c.fit(GRAPH).predict([0.5]), "X must be integers"),
         (lambda c: c.fit([1, 1, 2]), "must name each node once, but has node 1 twice"),
-        (lambda c: c.fit([0, 1], [0]), "y must have 2 labels, one a node of X, got 1"),
+        (lambda c: c.fit([0, 1], [0]), "y must have 2 labels, one per node of X, got 1"),
         (lambda c: c.fit([0, 1], ["class-1", "clas-2"]), "'clas-2', which is not among the"),
         (lambda c: c.fit([0, 1], [0, 3]), "labels must be below the number of classes, 3"),
         (lambda c: c.fit([0, 1], np.eye(2, 3)), "y must have the shape of communities's labels"),

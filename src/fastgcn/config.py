@@ -98,7 +98,7 @@ class TrainConfig:
     bias: bool = _network(False, "Add a bias in each layer.", automatic=True)
     dropout: float | tuple[float, ...] = _network(0.0,
         "Share of entries set to zero in training: one rate; two, for features and for hidden "
-        "rows; or one a layer.", automatic=True, at_least=0, below=1)
+        "rows; or one per layer.", automatic=True, at_least=0, below=1)
     skip: bool = _network(False,
         "Add a node's own row with weights of its own above the first layer: ÂHW + HR + b.",
         automatic=True)
@@ -415,7 +415,7 @@ def _check_graphsage(config: TrainConfig) -> None:
 def _check_fanouts(config: TrainConfig) -> None:
     if config.neighbor_sampling and len(config.fanouts) != config.layers:
         raise InputError(
-            f"fanouts must be {config.layers} numbers, one a layer, got {len(config.fanouts)}"
+            f"fanouts must be {config.layers} numbers, one per layer, got {len(config.fanouts)}"
         )
 
 

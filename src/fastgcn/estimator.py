@@ -171,7 +171,7 @@ def _class_ids(graph: Graph, y: Any, k: int) -> IntArray | BoolArray:
     """(k,) class ids or (k, C) label sets of labels given as names, ids or label sets."""
     values = np.asarray(y)
     if len(values) != k:
-        raise InputError(f"y must have {k} labels, one a node of X, got {len(values)}")
+        raise InputError(f"y must have {k} labels, one per node of X, got {len(values)}")
     if values.dtype.kind in "OUS":
         known = {name: number for number, name in enumerate(graph.class_names or ())}
         for value in values:

@@ -15,7 +15,7 @@ from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 class Metrics:
     """How good predictions are on some nodes.
 
-    `micro_f1` counts all decisions together (for one class a node it equals the accuracy),
+    `micro_f1` counts all decisions together (for one class per node it equals the accuracy),
     `macro_f1` is the mean over classes of their F1, `loss` the mean cross entropy. A class
     that neither occurs nor is predicted is left out of `macro_f1`.
     """

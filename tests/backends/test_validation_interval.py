@@ -222,7 +222,7 @@ def test_what_makes_an_epoch_more_work(settings: dict[str, Any], more: bool) -> 
 
 
 def test_sparse_features_are_counted_as_they_are_stored() -> None:
-    sparse = REDDIT._replace(inputs=232_965)  # one a node, a hundred in a row of ÂX
+    sparse = REDDIT._replace(inputs=232_965)  # one per node, a hundred in a row of ÂX
     assert validation_work(sparse, (602, 128, 41)) < validation_work(REDDIT, (602, 128, 41)) / 4
 
 

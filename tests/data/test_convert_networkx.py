@@ -83,7 +83,7 @@ def test_features() -> None:
         ("text", "'text' must be a number or a sequence of numbers, but is 'one' at node 'a'"),
         ("ragged", "'ragged' must be equally long.* length 1 at node 'a' and 2 at node 'b'"),
         ("x", "needs the attribute 'x' for its features, but node 'a' lacks it"),
-        (np.eye(3), "features must have 2 rows, one a node, got 3"),
+        (np.eye(3), "features must have 2 rows, one per node, got 3"),
     ):
         with pytest.raises(InputError, match=message):
             Graph.from_networkx(source, features=wrong)
@@ -118,7 +118,7 @@ def test_labels(labels: Any, class_names: Any, expected: Any, names: Any) -> Non
         (["dog", "mouse"], "'y' must be a class id or one of the class names, but is 'mouse'"),
         ([0, {}], "'y' must be a class id.* at node 1"),
         ([0, 1.5], "labels must be integers"),
-        ([[0, 1], None], "holds several labels a node, so every node needs it, but 1 lack it"),
+        ([[0, 1], None], "holds several labels per node, so every node needs it, but 1 lack it"),
         ([[0, 1], [1]], "'y' must be equally long"),
         ([[0, 1], [0, 2]], "must be 0 or 1"),
     ],

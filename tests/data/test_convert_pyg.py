@@ -115,7 +115,7 @@ def test_own_names_can_be_overruled() -> None:
         (small(edge_index=torch.tensor([0, 1])), r"edge_index must have shape \(2, edges\)"),
         (small(edge_index=torch.tensor([[0], [3]])), r"target must lie in 0\.\.2.* got 3"),
         (small(x=torch.ones(3)), "features must be two-dimensional"),
-        (small(edge_attr=torch.ones(3, 4)), r"edge_attr must hold one number an edge.*\(3, 4\)"),
+        (small(edge_attr=torch.ones(3, 4)), r"edge_attr must hold one number per edge.*\(3, 4\)"),
         (small(edge_weight=torch.ones(2)), r"weights must have shape \(3,\)"),
         (small(y=torch.tensor([1])), r"labels must have shape \(3,\)"),
         (small(y=torch.tensor([[0, 2], [1, 1], [0, 0]])), "must be 0 or 1"),

@@ -194,7 +194,7 @@ def test_a_trained_network_has_errors_of_its_own() -> None:
         (quick(), {"targets": []}, "there must be at least one target error"),
         (quick(), {"targets": [0.0]}, "a target error must be above 0 and at most 10"),
         (quick(), {"model": fastgcn.GCN([5, 8, 3])}, "the model was trained on 5 features"),
-        (quick(), {"model": fastgcn.GCN([6, 8, 4])}, "the model predicts 4 classes, one a node"),
+        (quick(), {"model": fastgcn.GCN([6, 8, 4])}, "the model predicts 4 classes, one per node"),
     ],
 )
 def test_mistakes(config: TrainConfig, options: dict[str, Any], message: str) -> None:

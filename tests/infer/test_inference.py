@@ -277,7 +277,7 @@ GRAPH, MULTI, MODEL = communities(), communities(multilabel=True), GCN([6, 4, 3]
         ),
         (
             lambda: evaluate(MODEL, MULTI, "test"),
-            "the model predicts one class a node, communities has several labels a node",
+            "the model predicts one class per node, communities has several labels per node",
         ),
         (
             lambda: evaluate(MODEL, GRAPH, "tset"),

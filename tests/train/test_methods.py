@@ -84,7 +84,7 @@ def test_graphsage_mean_is_its_formula() -> None:
     [
         ({"precompute": True}, "needs precompute = false"),
         ({"normalization": "symmetric"}, "normalization = 'row'"),
-        ({"hidden": (8, 8)}, "fanouts must be 3 numbers, one a layer, got 2"),
+        ({"hidden": (8, 8)}, "fanouts must be 3 numbers, one per layer, got 2"),
         ({"fanouts": (0, 5)}, "fanouts must be at least 1, got 0"),
     ],
 )

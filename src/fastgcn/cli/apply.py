@@ -37,7 +37,7 @@ Nodes = Annotated[
     str | None,
     typer.Option(
         help="Which nodes: all (the default), train, val, test, own ids with commas, or @FILE "
-        "with one id a line."
+        "with one id per line."
     ),
 ]
 Memory = Annotated[

@@ -295,7 +295,7 @@ def _offers(members: Sequence[list[Gauge]], target: float) -> list[Offer]:
 
 
 def _best_of_each(offers: Sequence[Offer], target: float) -> list[Offer]:
-    """The offer with the fewest vertices for each distribution, if possible at the target."""
+    """For each distribution the offer with the fewest vertices; those that reach it come first."""
     best: dict[str, Offer] = {}
     for offer in sorted(offers, key=lambda o: (not o.reaches(target), o.cost, max(o.errors))):
         best.setdefault(offer.member.distribution, offer)

@@ -111,7 +111,7 @@ class Session:
 
 def _check_fit(model: GCN, graph: Graph) -> None:
     check_width(model, graph.n_features, f"{graph.name} has")
-    kinds = {True: "labels, several a node", False: "classes, one a node"}
+    kinds = {True: "labels, several per node", False: "classes, one per node"}
     if (model.sizes[-1], model.multilabel) != (graph.n_classes, graph.multilabel):
         raise InputError(
             f"the model predicts {model.sizes[-1]} {kinds[model.multilabel]}, "

@@ -93,7 +93,7 @@ def finite(values: FloatArray, what: str) -> None:
 def edge_weights(weights: Any, m: int) -> FloatArray:
     array = np.asarray(weights)
     if array.shape != (m,):
-        raise InputError(f"weights must have shape ({m},), one an edge, got {array.shape}")
+        raise InputError(f"weights must have shape ({m},), one per edge, got {array.shape}")
     if array.dtype.kind not in "fiub":
         raise InputError(f"weights must be numbers, got {array.dtype}")
     array = array.astype(np.float32, copy=False)
@@ -153,7 +153,7 @@ def features(values: Any, n: int) -> FloatArray | csr_array:
         matrix = csr_array(values)
         matrix.sum_duplicates()
         if matrix.shape[0] != n:
-            raise InputError(f"features must have {n} rows, one a node, got {matrix.shape[0]}")
+            raise InputError(f"features must have {n} rows, one per node, got {matrix.shape[0]}")
         finite(_numbers(matrix.data), "features")
         return csr_array(
             (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
@@ -161,7 +161,7 @@ def features(values: Any, n: int) -> FloatArray | csr_array:
         )
     array = np.asarray(values)
     if row_count(array) != n:
-        raise InputError(f"features must have {n} rows, one a node, got {array.shape[0]}")
+        raise InputError(f"features must have {n} rows, one per node, got {array.shape[0]}")
     array = np.ascontiguousarray(_numbers(array).astype(np.float32, copy=False))
     finite(array, "features")
     return array
@@ -173,7 +173,7 @@ def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | 
         return None
     if len(names) != width:
         raise InputError(
-            f"feature_names must have {width} entries, one a feature, got {len(names)}"
+            f"feature_names must have {width} entries, one per feature, got {len(names)}"
         )
     return tuple(str(name) for name in names)
 
@@ -186,7 +186,7 @@ def _numbers(array: AnyArray) -> AnyArray:
 
 def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
     if len(ids) != n:
-        raise InputError(f"node_ids must have {n} entries, one a node, got {len(ids)}")
+        raise InputError(f"node_ids must have {n} entries, one per node, got {len(ids)}")
     plain = ids.tolist() if isinstance(ids, np.ndarray) else ids
     if len(set(plain)) != n:
         seen: set[Any] = set()
@@ -202,7 +202,7 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
     array = np.asarray(values)
     if array.ndim not in (1, 2) or array.shape[0] != n:
         raise InputError(
-            f"labels must have shape ({n},) for one class a node or ({n}, C) for several, "
+            f"labels must have shape ({n},) for one class per node or ({n}, C) for several, "
             f"got {array.shape}"
         )
     if array.ndim == 2:
@@ -223,7 +223,7 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
 def _class_count(n_columns: int, class_names: Sequence[str] | None) -> None:
     if class_names is not None and len(class_names) != n_columns:
         raise InputError(
-            f"class_names must have {n_columns} entries, one a label column, got {len(class_names)}"
+            f"class_names must have {n_columns} entries, one per label, got {len(class_names)}"
         )
 
 

@@ -166,7 +166,7 @@ def _weights(data: "torch_geometric.data.Data") -> FloatArray | None:
                 values = values[:, 0]
             if values.ndim != 1:
                 raise InputError(
-                    f"data.{name} must hold one number an edge, got shape {values.shape}; "
+                    f"data.{name} must hold one number per edge, got shape {values.shape}; "
                     f"set data.edge_weight, or delete data.{name} for a graph without weights"
                 )
             return values
@@ -203,7 +203,7 @@ def _column(count: int, name: str, mask_column: int | None) -> int:
         return 0
     if mask_column is None or not 0 <= mask_column < count:
         raise InputError(
-            f"data.{name} has {count} columns, one a split: choose one with mask_column=0 "
+            f"data.{name} has {count} columns, one per split: choose one with mask_column=0 "
             f"to {count - 1}, got {mask_column}"
         )
     return mask_column

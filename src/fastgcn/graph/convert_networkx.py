@@ -142,7 +142,7 @@ def _labels(
     if any(np.ndim(value) for value in known):
         if len(known) < len(values):
             raise InputError(
-                f"attribute {attribute!r} holds several labels a node, so every node needs it, "
+                f"attribute {attribute!r} holds several labels per node, so every node needs it, "
                 f"but {len(values) - len(known):,} lack it; write zeros there"
             )
         return _rows(graph, attribute, values), class_names

@@ -305,7 +305,7 @@ def _part(graph: "Graph | Shard", name: str) -> IntArray:
 def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
     """Check that the graph's labels are those that the network was trained on."""
     model = model_of(run_or_model)
-    kinds = {False: "one class a node", True: "several labels a node"}
+    kinds = {False: "one class per node", True: "several labels per node"}
     if graph.multilabel != model.multilabel:
         raise InputError(
             f"the model predicts {kinds[model.multilabel]}, "
@@ -338,7 +338,7 @@ def _sampled_forward(
     sizes *= len(model.layers) if np.ndim(samples) == 0 else 1
     if len(sizes) != len(model.layers):
         raise InputError(
-            f"samples must be one number or {len(model.layers)}, one a layer, got {len(sizes)}"
+            f"samples must be one number or {len(model.layers)}, one per layer, got {len(sizes)}"
         )
     adjacency = normalize(graph, cast(Normalization, model.normalization))
     sampler = layer_sampler(config, adjacency, sizes, own_rows=model.needs_own_rows)

@@ -163,7 +163,7 @@ def bars(
     for name, values in series:
         if len(values) != len(groups):
             raise InputError(
-                f"{name!r} must have {len(groups)} values, one a group, got {len(values)}"
+                f"{name!r} must have {len(groups)} values, one per group, got {len(values)}"
             )
     known = [value for _, values in series for value in values if value is not None]
     texts = [[_value_text(v, unit) for v in values] for _, values in series]

@@ -123,7 +123,7 @@ def _against_the_commonest(found: Evaluated) -> str:
     score = found.scores
     if found.multilabel:
         return (
-            f"Over all decisions whether a node has a label, micro-F1 is {score.micro_f1:.4f}; all "
+            f"Over all decisions for each node and label, micro-F1 is {score.micro_f1:.4f}; all "
             f"labels of a node are right for {score.accuracy:.1%} of the {found.part_name} nodes."
         )
     commonest = int(np.bincount(found.labels).argmax())
@@ -233,7 +233,7 @@ def _largest_confusions(found: Evaluated, matrix: IntArray) -> Content:
 
 
 def by_degree(graph: Graph, found: Evaluated) -> Section:
-    """Micro-F1 (the accuracy, for one class a node) in the degree bins 0, 1, 2-3, 4-7, ..."""
+    """Micro-F1 (the accuracy, for one class per node) in the degree bins 0, 1, 2-3, 4-7, ..."""
     degrees = np.diff(graph.indptr)[found.nodes]
     bins = np.where(degrees > 0, np.floor(np.log2(np.maximum(degrees, 1))).astype(int) + 1, 0)
     names, scores, counts = [], [], []
@@ -290,7 +290,7 @@ def embedding_map(run: Run, graph: Graph, found: Evaluated) -> Section:
         right = (found.probabilities[chosen] > 0.5) == found.labels[chosen]
         category = right.all(axis=1).astype(int)
         names: tuple[str, ...] = ("some label wrong", "all labels right")
-        shows = "Nodes are marked by whether all their labels are right."
+        shows = "Marks show if all labels of a node are right."
     else:
         category, names = np.asarray(found.labels[chosen]), found.names
         shows = _same_class_nearby(points, category)

@@ -86,7 +86,7 @@ def as_q(q: Any, needed: FloatArray) -> FloatArray:
     """q as (n,) float64 that sums to one, positive wherever `needed` (n,) is."""
     given = as_numbers(q, "q")
     if given.shape != needed.shape:
-        raise InputError(f"q must have shape {needed.shape}, one a vertex, got {given.shape}")
+        raise InputError(f"q must have shape {needed.shape}, one per vertex, got {given.shape}")
     if given.min() < 0 or abs(given.sum() - 1) > _SUM_TOLERANCE:
         raise InputError(
             f"q must be probabilities that sum to one, got the minimum {given.min():g} and the sum "

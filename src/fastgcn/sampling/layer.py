@@ -322,7 +322,7 @@ class LayerSampler:
         if lengths != [self.adjacency.n] * len(self.samples):
             raise InputError(
                 f"row_norms must be {len(self.samples)} arrays, one for each sampled layer, of "
-                f"{self.adjacency.n} numbers, one a node, got arrays of {lengths}"
+                f"{self.adjacency.n} numbers, one per node, got arrays of {lengths}"
             )
         if self.distribution == "optimal":
             self._row_norms = list(row_norms)

@@ -145,7 +145,7 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     "a negative end": ("graph", lists_pickle({-1: [0]}), "got -1"),
     "edge to text": ("graph", pickle.dumps({0: ["a"]}, 2), "got 'a'"),
     "no list": ("graph", pickle.dumps({0: 1}, 2), "a list for each node, but not for 0"),
-    "text as index": ("test.index", b"530\nabc\n", "one node number a line"),
+    "text as index": ("test.index", b"530\nabc\n", "one node number per line"),
     "index of a known node": (
         "test.index",
         b"3\n",

@@ -242,7 +242,7 @@ def checked_sparse(
 
 
 def _check_offsets(offsets: AnyArray, rows: int, entries: int) -> None:
-    """The offsets of so many rows begin with 0, do not decrease, and end within the entries."""
+    """Check that the offsets of `rows` rows begin with 0, do not decrease and fit the entries."""
     if len(offsets) != rows + 1:
         raise ValueError(f"{rows} rows need {rows + 1} offsets, got {len(offsets)}")
     if int(offsets[0]) != 0 or bool(np.any(offsets[1:] < offsets[:-1])):
@@ -348,7 +348,7 @@ def identity(n: int) -> csr_array:
 def labels_of(
     class_map: Mapping[str, Any], rows: Mapping[str, int], n: int, path: Path
 ) -> IntArray | BoolArray:
-    """Labels from JSON: node key → class number, or → list of 0 and 1, one a class.
+    """Labels from JSON: node key → class number, or → list of 0 and 1, one per class.
 
     `rows` gives the node of each key; nodes without an entry are unlabelled.
     """

@@ -86,7 +86,7 @@ def _test_ids(path: Path, n_known: int, last: int) -> IntArray:
             [int(line) for line in path.read_text(encoding="utf-8").split()], dtype=np.int64
         )
     except (ValueError, OverflowError) as error:
-        raise FormatError(f"{path} must hold one node number a line: {error}") from None
+        raise FormatError(f"{path} must hold one node number per line: {error}") from None
     # Numbers may be left out, but none may be beyond the graph: features with that many rows
     # would be allocated.
     end = max(last, n_known + len(ids) - 1)
@@ -104,7 +104,7 @@ def _features(path: Path, known: csr_array, test: IntArray, n: int) -> csr_array
     rows = matrix(read_record(path), path)
     if rows.shape != (len(test), known.shape[1]):
         raise FormatError(
-            f"{path} must hold {len(test)} rows, one a test node, of {known.shape[1]} features, "
+            f"{path} must hold {len(test)} rows, one per test node, of {known.shape[1]} features, "
             f"got shape {rows.shape}"
         )
     placing = csr_array(
@@ -130,7 +130,7 @@ def _class_ids(path: Path, n_rows: int) -> tuple[IntArray, int]:
     """Class ids of one-hot rows (-1 for a row of zeros), and the number of classes."""
     rows = array(read_record(path), path)
     if rows.ndim != 2 or len(rows) != n_rows:
-        raise FormatError(f"{path} must hold {n_rows} rows, one a node, got shape {rows.shape}")
+        raise FormatError(f"{path} must hold {n_rows} rows, one per node, got shape {rows.shape}")
     if not np.isin(rows, (0, 1)).all() or (rows.sum(axis=1) > 1).any():
         raise FormatError(f"{path} must hold rows of 0 with at most one 1")
     return np.where(rows.any(axis=1), rows.argmax(axis=1), -1), rows.shape[1]
