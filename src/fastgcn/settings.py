@@ -7,7 +7,6 @@ TOML file, the JSON schema and the table in the docs are all made from that decl
 import json
 import math
 import operator
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -223,6 +222,8 @@ def as_plain(value: Any) -> Any:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file."""
+    import tomllib  # `--help` does without it
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -237,6 +238,8 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     >>> read_assignments(["hidden=[64, 64]", "norm=layer"])
     {'hidden': [64, 64], 'norm': 'layer'}
     """
+    import tomllib  # `--help` does without it
+
     values: dict[str, Any] = {}
     for text in assignments:
         key, equals, value = text.partition("=")

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -156,6 +155,8 @@ def _open(
 
 def _digest(run: "Run") -> str:
     """A name for the weights of a run."""
+    from hashlib import sha256  # takes longer to load than most of `--help`
+
     found = sha256()
     for name, tensor in sorted(run.model.state_dict().items()):
         found.update(name.encode() + tensor.numpy().tobytes())
