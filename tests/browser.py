@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,8 +100,16 @@ class Browser:
         ]
 
     def pdf(self) -> bytes:
-        """The page in print."""
-        return base64.b64decode(self._ask("POST", "/print", {"background": True}))
+        """The page in print. A browser that has just started may not be able to print yet."""
+        for wait in (0.5, 1.0, 2.0, None):
+            try:
+                printed = self._devtools("Page.printToPDF", {"printBackground": True})
+                return base64.b64decode(printed["data"])
+            except RuntimeError:
+                if wait is None:
+                    raise
+                time.sleep(wait)
+        raise AssertionError
 
     def screenshot(self) -> bytes:
         """The whole page, beyond the window, as PNG."""
@@ -122,8 +132,11 @@ class Browser:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with self._opener.open(request, timeout=120) as answer:
-            return json.load(answer)["value"]
+        try:
+            with self._opener.open(request, timeout=120) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"{path}: {error.read().decode()[:500]}") from error
 
 
 def check_page(browser: Browser, page: Path, *, width: int, dark: bool) -> None:
