@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 import fastgcn.features.store
 from fastgcn import GCN, Run, fit, normalize, predict, predict_new, propagate
 from fastgcn.arrays import FloatArray
+from fastgcn.features.encoded import BitsInMemory, EncodedStore, encoded
 from fastgcn.features.store import NodeFeatures, Statistics, column_statistics
 from tests.communities import communities, quick
 
@@ -107,3 +108,11 @@ def test_a_network_brings_its_statistics_to_every_graph() -> None:
     )
     assert GCN([6, 3]).feature_statistics is None
     assert torch.equal(other.state_dict()["feature_mean"], torch.arange(6.0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_no_rows_can_be_read_in_any_precision(dtype: str) -> None:
+    """A batch that reaches no vertex asks for none."""
+    store = EncodedStore(BitsInMemory(encoded(np.eye(3, dtype=np.float32), dtype)), dtype)
+    assert store.take(np.empty(0, np.int64)).shape == (0, 3)
+    assert store.between(2, 2).shape == (0, 3)

@@ -166,4 +166,6 @@ class EncodedStore:
         self.bits.keep_hot(ids[: n_bytes // (2 * self.bits.shape[1])])
 
     def _decoded(self, bits: AnyArray) -> Tensor:
+        if not len(bits):  # a batch may reach no vertex, and torch has no view of no rows
+            return torch.empty((0, self.width))
         return torch.from_numpy(bits).view(DTYPES[self.dtype]).float()
