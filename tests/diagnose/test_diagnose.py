@@ -10,11 +10,11 @@ import torch
 
 import fastgcn
 from fastgcn import TrainConfig
-from fastgcn.diagnose import Diagnosis, diagnose, diagnosis_page
+from fastgcn.diagnose import Diagnosis, diagnose
 from fastgcn.diagnose.diagnosis import Advice, Offer
 from fastgcn.diagnose.session import Session
 from fastgcn.errors import InputError
-from fastgcn.report.diagnosis import as_data, member_table, size_tables
+from fastgcn.report.diagnosis import as_data, diagnosis_page, member_table, size_tables
 from fastgcn.sampling import layer_sampler
 from tests.browser import DESKTOP, PHONE, check_page, chromium
 from tests.cli_runner import run_cli

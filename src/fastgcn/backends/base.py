@@ -143,6 +143,63 @@ class Learner:
             self.dropout_rng.manual_seed(self._seed + 2 + epoch)
 
 
+class Scorer(Protocol):
+    """Scores a network on some nodes; its length is the number of labelled ones."""
+
+    def __len__(self) -> int: ...
+
+    def __call__(self, model: GCN) -> Metrics: ...
+
+
+class LearnerBackend:
+    """The members of `Backend` that do not depend on where the work is done.
+
+    A subclass sets `learner` in `prepare`, and has `_evaluator` and `_release`.
+    """
+
+    learner: Learner
+
+    def __init__(self) -> None:
+        self._evaluators: dict[Part, Scorer | None] = {}
+
+    @property
+    def model(self) -> GCN:
+        return self.learner.model
+
+    def _evaluator(self, part: Part, *, last: bool) -> Scorer | None:
+        """The scorer of a part of the split; None if the part is empty."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Free what only training needs, so that the test does not raise the peak of memory."""
+        raise NotImplementedError
+
+    def evaluate(
+        self, part: Part, model: GCN | None = None, *, last: bool = False
+    ) -> Metrics | None:
+        if last:
+            self._evaluators.clear()
+            self._release()
+        if part not in self._evaluators:
+            self._evaluators[part] = self._evaluator(part, last=last)
+        evaluator = self._evaluators[part]
+        if evaluator is None or not len(evaluator):
+            return None
+        return evaluator(self.model if model is None else model)
+
+    def state(self) -> dict[str, Tensor]:
+        return self.learner.state()
+
+    def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
+        self.learner.restore(state, epoch)
+
+    def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
+        return do()
+
+    def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
+        return checkpoint
+
+
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with `prefix`, named without it."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

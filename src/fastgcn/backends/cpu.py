@@ -5,22 +5,21 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from operator import mul
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fastgcn.backends.base import Checkpoint, EpochResult, Learner, Part, with_prefix
+from fastgcn.backends.base import EpochResult, Learner, LearnerBackend, Part, Scorer, with_prefix
 from fastgcn.backends.batches import Minibatches, ahead
 from fastgcn.backends.data import TrainingData, make_loss, prepare
-from fastgcn.backends.evaluator import Evaluator, Scorer, Sizes, validation_interval
+from fastgcn.backends.evaluator import Evaluator, Sizes, validation_interval
 from fastgcn.backends.steps import Step, make_step
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, one_thread
-from fastgcn.metrics import Metrics
 from fastgcn.model import GCN, start_from
 from fastgcn.sampling import make_sampler
 from fastgcn.sampling.block import (
@@ -33,7 +32,6 @@ from fastgcn.sampling.block import (
 )
 from fastgcn.sampling.check import check_blocks
 
-T = TypeVar("T")
 MakeSampler = Callable[[Adjacency], Sampler]
 
 # Below this many multiplications, a step's first product runs on one thread. The other core
@@ -41,7 +39,7 @@ MakeSampler = Callable[[Adjacency], Sampler]
 _SMALL_PRODUCT = 1 << 25
 
 
-class CpuBackend:
+class CpuBackend(LearnerBackend):
     """The whole graph is in this process; `folder` is for arrays that do not fit in memory.
 
     `sampler` makes the user's own sampler from Â of the training graph; it replaces the one that
@@ -68,18 +66,14 @@ class CpuBackend:
         sampler: MakeSampler | None = None,
         model: GCN | None = None,
     ) -> None:
+        super().__init__()
         self.graph, self.config, self.folder = graph, config, folder
         self._make_sampler, self._given_model = sampler, model
-        self._evaluators: dict[Part, Scorer | None] = {}
         self._small_steps = False  # set by the first batch
 
     @property
     def device(self) -> torch.device:
         return choose_device(self.config.device)
-
-    @property
-    def model(self) -> GCN:
-        return self.learner.model
 
     def prepare(self) -> None:
         graph, config = self.graph, self.config
@@ -207,39 +201,20 @@ class CpuBackend:
         self.model.train()
         return hidden[self.config.precompute :]
 
-    def evaluate(
-        self, part: Part, model: GCN | None = None, *, last: bool = False
-    ) -> Metrics | None:
-        model = self.model if model is None else model
-        if last:
-            self._release()
-        if part not in self._evaluators:
-            self._evaluators[part] = self._evaluator(part, last=last)
-        evaluator = self._evaluators[part]
-        return None if evaluator is None or not len(evaluator) else evaluator(model)
-
     def _release(self) -> None:
-        """Free what only training needs, so that the test does not raise the peak of memory."""
-        self._evaluators.clear()
         del self.data, self.sampler, self.minibatches, self.step
 
     def state(self) -> dict[str, Tensor]:
         kept = sampler_state(self.sampler)
-        return self.learner.state() | {f"kept.{name}": value for name, value in kept.items()}
+        return super().state() | {f"kept.{name}": value for name, value in kept.items()}
 
     def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
-        self.learner.restore(state, epoch)
+        super().restore(state, epoch)
         restore_sampler(self.sampler, with_prefix(state, "kept."))
 
     def facts(self) -> dict[str, Any]:
         """The name of the user's sampler, if there is one."""
         return {} if self._make_sampler is None else {"sampler": name_of(self._make_sampler)}
-
-    def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
-        return do()
-
-    def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
-        return checkpoint
 
 
 def name_of(sampler: MakeSampler) -> str:

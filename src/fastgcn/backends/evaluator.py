@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,20 +40,10 @@ from fastgcn.scratch import Room
 # starting a second one takes as long, and its core could draw the next batches instead.
 _SMALL_PRODUCT = 1 << 28
 
-
 # An `Evaluator` keeps rows of ÂX in memory up to this many bytes.
 _KEPT_BYTES = 1 << 27
 
-
 _ENTRY_BYTES = 8  # of a row of Â: an int32 and a float32
-
-
-class Scorer(Protocol):
-    """Scores a network on some nodes; its length is the number of labelled ones."""
-
-    def __len__(self) -> int: ...
-
-    def __call__(self, model: GCN) -> Metrics: ...
 
 
 class Evaluator:
@@ -61,7 +51,7 @@ class Evaluator:
 
     The needed rows of Â and of ÂX do not depend on the weights and are computed once. Few of them
     are kept in memory. Many, which may take more memory than training does, are kept in a file
-    (`disk_inputs`) and read in chunks. If the network is evaluated only `once`, Â(XW) is less work
+    (features/disk.py) and read in chunks. If the network is evaluated `once`, Â(XW) is less work
     than ÂX, and nothing is kept unless XW does not fit in memory.
     """
 

@@ -1,7 +1,7 @@
 """How large the error of sampling is on a graph, and how many samples a target error needs.
 
 `fastgcn train` imports `diagnose.auto` for `samples = "auto"`. The names below are therefore
-imported on first use, and with them the pages and plots that training does not need.
+imported on first use, and with them what training does not need.
 """
 
 from importlib import import_module
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastgcn.diagnose.auto import Choice, choose_samples, resolve_samples
     from fastgcn.diagnose.diagnosis import Diagnosis, diagnose
-    from fastgcn.report.diagnosis import diagnosis_page
 
 _HOME = {
     "Choice": "fastgcn.diagnose.auto",
@@ -18,7 +17,6 @@ _HOME = {
     "resolve_samples": "fastgcn.diagnose.auto",
     "Diagnosis": "fastgcn.diagnose.diagnosis",
     "diagnose": "fastgcn.diagnose.diagnosis",
-    "diagnosis_page": "fastgcn.report.diagnosis",
 }
 
 __all__ = [
@@ -26,7 +24,6 @@ __all__ = [
     "Diagnosis",
     "choose_samples",
     "diagnose",
-    "diagnosis_page",
     "resolve_samples",
 ]
 

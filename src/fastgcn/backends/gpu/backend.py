@@ -1,14 +1,12 @@
 """Training with everything on a CUDA device: graph, draws, blocks, steps and scores."""
 
 import time
-from collections.abc import Callable, Mapping
 from operator import mul
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from fastgcn.backends.base import Checkpoint, EpochResult, Learner, Part
+from fastgcn.backends.base import EpochResult, Learner, LearnerBackend, Part
 from fastgcn.backends.data import loss_for
 from fastgcn.backends.gpu.data import DeviceGraph, prepare_on_device
 from fastgcn.backends.gpu.forward import DeviceEvaluator, row_norms
@@ -16,13 +14,10 @@ from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.gpu.steps import DeviceTraining
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
-from fastgcn.metrics import Metrics
 from fastgcn.model import GCN, start_from
 
-T = TypeVar("T")
 
-
-class GpuBackend:
+class GpuBackend(LearnerBackend):
     """Trains and evaluates on one device; the order of batches depends on seed and epoch alone.
 
     Attributes, after `prepare`:
@@ -31,24 +26,19 @@ class GpuBackend:
     """
 
     on_device: DeviceGraph
-    learner: Learner
 
     def __init__(
         self, graph: Graph, config: TrainConfig, device: torch.device, model: GCN | None = None
     ) -> None:
+        super().__init__()
         self.graph, self.config, self._device = graph, config, device
         self._given_model = model
         self.validate_every = 1 if config.validate_every == "auto" else config.validate_every
         self._training: DeviceTraining | None = None
-        self._evaluators: dict[Part, DeviceEvaluator] = {}
 
     @property
     def device(self) -> torch.device:
         return self._device
-
-    @property
-    def model(self) -> GCN:
-        return self.learner.model
 
     @property
     def training(self) -> DeviceTraining:
@@ -89,36 +79,16 @@ class GpuBackend:
         mean = sum(map(mul, losses, batches.sizes)) / batches.used
         return EpochResult(mean, batches.n_steps, empty_rows, seconds)
 
-    def evaluate(
-        self, part: Part, model: GCN | None = None, *, last: bool = False
-    ) -> Metrics | None:
+    def _evaluator(self, part: Part, *, last: bool) -> DeviceEvaluator | None:
         nodes = getattr(self.graph.split, part)
         if not nodes.size:
             return None
-        if last:
-            # Freed before the test, so that the two together do not raise the peak of memory.
-            self._training = None
-            self._evaluators.clear()
-        if part not in self._evaluators:
-            self._evaluators[part] = DeviceEvaluator(
-                self.graph, self.config, self.on_device, nodes, once=last
-            )
-        evaluator = self._evaluators[part]
-        return evaluator(self.model if model is None else model) if len(evaluator) else None
+        return DeviceEvaluator(self.graph, self.config, self.on_device, nodes, once=last)
 
-    def state(self) -> dict[str, Tensor]:
-        return self.learner.state()
-
-    def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
-        self.learner.restore(state, epoch)
+    def _release(self) -> None:
+        self._training = None
 
     def facts(self) -> dict[str, Any]:
         """The name of the GPU."""
         on_cuda = self._device.type == "cuda"
         return {"gpu": torch.cuda.get_device_name(self._device)} if on_cuda else {}
-
-    def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
-        return do()
-
-    def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
-        return checkpoint
