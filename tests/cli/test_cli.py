@@ -81,6 +81,15 @@ def test_flags_of_every_kind_are_understood(tmp_path: Path, capfd: Capture) -> N
     )  # fmt: skip
 
 
+def test_the_tables_at_the_end_name_their_columns(tmp_path: Path, capfd: Capture) -> None:
+    outcome = run_cli(capfd, "train", "digits", "--epochs", 1, "--run-dir", tmp_path / "r")
+    assert outcome.code == 0, outcome.err
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert ["micro-F1", "macro-F1", "loss"] in lines
+    assert ["class", "precision", "recall", "F1", "nodes"] in lines
+    assert ["seconds", "share"] in lines
+
+
 def test_training_has_one_default(tmp_path: Path, capfd: Capture) -> None:
     """The command, `fit` and the classifier choose the same for the graph."""
     graph = fastgcn.load("digits")

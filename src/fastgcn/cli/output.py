@@ -106,7 +106,7 @@ def show_result(run: "Run") -> None:
     total = sum(result[f"{purpose}_seconds"] for purpose in purposes)
     show_table(
         "Time",
-        ("", "seconds", "shard"),
+        ("", "seconds", "share"),
         [
             (p, f"{result[f'{p}_seconds']:.2f}", f"{result[f'{p}_seconds'] / total:.0%}")
             for p in purposes
