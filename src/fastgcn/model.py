@@ -55,9 +55,14 @@ class GraphConvolution(nn.Module):
 
     def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
         """If `own` is None, O = H. If `block` is None, h holds rows of ÂH, perhaps sparse; if the
-        layer has R, rows of O stand to the right of them."""
+        layer has R, rows of O stand to the right of them. Sparse rows of H are multiplied by W
+        before Â mixes them."""
+        if isinstance(h, SparseMatrix) and block is not None:
+            out = block.mix(h @ self.weight)
+            if self.own_weight is not None:
+                out = out + h.between(0, block.dst.numel()) @ self.own_weight
+            return self._biased(out)
         if isinstance(h, SparseMatrix):
-            assert block is None
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
             return self._biased(h @ both)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -31,6 +31,8 @@ from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,24 @@ def _precomputed(
     kept = kept_inputs(graph, key, mixed, folder, plan.chunk_bytes)
     kept.keep_hot(np.argsort(-trained.squares), plan.hot_bytes)
     return kept
+
+
+class SharedData:
+    """What trainings on one graph have in common: equal parts are made once.
+
+    >>> shared = SharedData()
+    >>> shared.get("a", lambda: [1]) is shared.get("a", lambda: [2])
+    True
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        """What `make` returned when it was first called with this key."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast(T, self._kept[key])
 
 
 def label_tensor(labels: AnyArray) -> Tensor:

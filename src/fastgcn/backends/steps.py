@@ -244,9 +244,10 @@ class CompiledStep:
         self.work = np.empty(0, np.float32)
 
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
-        if any(block.csr is None or block.mix_first_only for block in blocks):
-            return self.by_autograd(blocks, x, labels)
         bare = len(self.layers) - len(blocks)
+        mixed_later = isinstance(x, SparseMatrix) and not bare
+        if mixed_later or any(block.csr is None or block.mix_first_only for block in blocks):
+            return self.by_autograd(blocks, x, labels)
         shapes = np.zeros((1, len(self.layers), 4), np.int64)
         parts = [_NO_CSR] * bare
         if bare:
