@@ -15,7 +15,7 @@ from fastgcn.errors import InputError, nearest
 from fastgcn.memory import memory_bytes
 from fastgcn.settings import Setting, as_plain, markdown_table, schema, setting
 
-Preset = Literal["auto", "paper"]
+Preset = Literal["auto", "fast", "paper"]
 Method = Literal[
     "fastgcn", "gcn", "gcn-batched", "graphsage-gcn", "graphsage-mean",
     "fastgcn-uniform", "fastgcn-transductive", "authors-code",
@@ -84,8 +84,8 @@ class TrainConfig:
     # A table: the default, one sentence of help, then bounds and the like.
     # fmt: off
     preset: Preset = _general("auto",
-        "Where settings that are not given come from: auto chooses them for the graph, paper has "
-        "the paper's.")
+        "Where settings that are not given come from: auto races a few candidates on the graph's "
+        "validation nodes, fast takes the first of them, paper has the paper's.")
     method: Method = _general("fastgcn",
         "System to train: fastgcn, gcn, gcn-batched, graphsage-gcn, graphsage-mean; or variants: "
         "fastgcn-uniform, fastgcn-transductive, authors-code.")

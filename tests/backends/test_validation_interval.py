@@ -13,7 +13,7 @@ from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.backends.evaluator import Sizes, training_work, validation_interval, validation_work
 from fastgcn.cli.output import EpochView
 from fastgcn.report import run_report
-from fastgcn.train.loop import Training
+from fastgcn.train.training import Training
 from fastgcn.train.presets import (
     authors_code,
     best_in_paper_budget,

@@ -2,27 +2,23 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from torch import Tensor
-
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
-from fastgcn.backends.base import with_prefix
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
-from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.errors import FastGCNError, FormatError, InputError
 from fastgcn.features.plan import check_memory
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
-from fastgcn.model import GCN, WeightAverage
+from fastgcn.model import GCN
 from fastgcn.train.presets import resolve
+from fastgcn.train.race import Choice, choose
 from fastgcn.train.run import Run, RunFolder
+from fastgcn.train.training import Training
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
@@ -32,8 +28,6 @@ Callback = Callable[[dict[str, Any]], bool | None]
 
 # Seconds between checkpoints: the most work that a kill loses, beside the current epoch.
 _CHECKPOINT_EVERY = 1.0
-
-_PURPOSES = ("precompute", "sampling", "compute", "evaluation")
 
 
 def fit(
@@ -51,9 +45,9 @@ def fit(
 
     Settings are given by `config`, by name (`epochs=20`), or both; a name overrides the config.
     Settings that are not given come from the named preset (`preset="paper"`), or are chosen for
-    the graph. `run_dir` keeps the run on disk, where it survives an interruption (`resume`). If
-    several processes train, each passes its `shard` of the graph; the first of them writes the
-    run.
+    the graph by a race of a few candidates on its validation nodes, which `preset="fast"` skips.
+    `run_dir` keeps the run on disk, where it survives an interruption (`resume`). If several
+    processes train, each passes its `shard` of the graph; the first of them writes the run.
 
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
@@ -68,11 +62,39 @@ def fit(
     >>> len(run.history), run.config.norm
     (2, 'layer')
     """
-    config = resolve(graph, config, settings)
-    if shard is None and sampler is None:
-        config = resolve_samples(graph, config)
+    if shard is None and sampler is None and model is None:
+        choice = choose(graph, config, settings)
+    else:
+        sampled = True if model is None else None
+        choice = Choice(resolve(graph, config, settings, sampled=sampled))
+    return fit_choice(
+        graph,
+        choice,
+        run_dir=run_dir,
+        sampler=sampler,
+        model=model,
+        callbacks=callbacks,
+        shard=shard,
+    )
+
+
+def fit_choice(
+    graph: Graph,
+    choice: Choice,
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    sampler: MakeSampler | None = None,
+    model: GCN | None = None,
+    callbacks: Sequence[Callback] = (),
+    shard: "Shard | None" = None,
+) -> Run:
+    """`fit` with settings that are chosen already; the winner of a race trains on."""
+    config = choice.config
     path = None if run_dir is None else Path(run_dir)
-    backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
+    if choice.training is not None:
+        backend = choice.training.backend
+    else:
+        backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
     folder = None
     if path is not None:
         # Checked before the folder is made, so that a refused run leaves nothing behind.
@@ -84,10 +106,12 @@ def fit(
             "data": None if graph.source is None else dict(graph.source),
             "fingerprint": fingerprint(graph),
             "sampler": None if sampler is None else name_of(sampler),
+            "choice": choice.to_dict(),
         }
         folder = backend.on_first("the run's folder", lambda: RunFolder.create(path, about))
     try:
-        return _train(graph, config, backend, folder, callbacks)
+        with thread_count(config.threads), memory_of_device():
+            return _train(graph, choice, backend, folder, callbacks)
     except FastGCNError:
         if folder is not None:
             folder.discard_if_unused()
@@ -130,115 +154,38 @@ def resume(
         )
     backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
     kept = backend.on_first("the run's folder", lambda: folder)
-    return _train(graph, folder.config, backend, kept, callbacks)
+    chosen = Choice.from_dict(folder.config, folder.about.get("choice"))
+    with thread_count(folder.config.threads), memory_of_device():
+        return _train(graph, chosen, backend, kept, callbacks)
 
 
 def _train(
     graph: Graph,
-    config: TrainConfig,
+    choice: Choice,
     backend: Backend,
     folder: RunFolder | None,
     callbacks: Sequence[Callback],
 ) -> Run:
-    with thread_count(config.threads), memory_of_device():
-        training = Training(config, backend)
+    training, stopped = choice.training, False
+    if training is None:
+        training = Training(choice.config, backend)
         _restore(training, folder)
-        saved = time.monotonic()
-        stopped = False
-        while training.has_more_epochs and not stopped:
-            record = training.epoch()
-            if folder is not None:
-                folder.append_history(record)
-                if time.monotonic() - saved >= _CHECKPOINT_EVERY:
-                    folder.save_checkpoint(training.checkpoint())
-                    saved = time.monotonic()
-            answers = [callback(record) for callback in callbacks]
-            stopped = True in answers
-        return _finish(graph, training, folder)
-
-
-class Training:
-    """A run between two epochs: its history, its best weights, and the next epoch."""
-
-    def __init__(self, config: TrainConfig, backend: Backend) -> None:
-        self.config, self.backend = config, backend
-        self.seconds = dict.fromkeys(_PURPOSES, 0.0)  # by purpose, with those before a resume
-        start = time.perf_counter()
-        backend.prepare()
-        self.seconds["precompute"] += time.perf_counter() - start
-        averaging = config.averaging
-        self.average = WeightAverage(backend.model, averaging) if averaging else None
-        self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Tensor] = {}  # the weights after the epoch at position `best_at`
-        self.best_at = 0
-        self.batches = 0
-
-    @property
-    def has_more_epochs(self) -> bool:
-        done = len(self.history)
-        return done < self.config.epochs and not should_stop(
-            self.history, self.config, self.best_at
-        )
-
-    def epoch(self) -> dict[str, Any]:
-        """One pass over the training nodes, and the record of it."""
-        start = time.perf_counter()
-        trained = self.backend.train_epoch(len(self.history))
-        for purpose, seconds in trained.seconds.items():
-            self.seconds[purpose] += seconds
-        self.batches += trained.batches
-        number = len(self.history) + 1
-        record: dict[str, Any] = {
-            "epoch": number,
-            "train_loss": trained.loss,
-            "empty_rows": trained.empty_rows,
-        }
-        model = self.backend.model
-        if self.average is not None:
-            model = self.average.add(model, number)
-        if number % self.backend.validate_every == 0 or number == self.config.epochs:
-            began = time.perf_counter()
-            scores = self.backend.evaluate("val", model)
-            self.seconds["evaluation"] += time.perf_counter() - began
-            if scores is not None:
-                record |= {f"val_{name}": value for name, value in scores.scores().items()}
-        record["seconds"] = time.perf_counter() - start
-        record["seconds_per_batch"] = self.seconds_per_batch
-        self.history.append(record)
-        if not self.best or is_better(record, self.history[self.best_at]):
-            self.best_at = number - 1
-            self.best = {k: v.detach().clone() for k, v in model.state_dict().items()}
-        return record
-
-    @property
-    def seconds_per_batch(self) -> float:
-        return (self.seconds["sampling"] + self.seconds["compute"]) / max(self.batches, 1)
-
-    def checkpoint(self) -> Checkpoint:
-        tensors = self.backend.state()
-        kept = {f"best.{name}": value for name, value in self.best.items()}
-        if self.average is not None:
-            state = self.average.model.state_dict()
-            kept |= {f"average.{name}": value for name, value in state.items()}
-        tensors |= {name: value.detach().cpu() for name, value in kept.items()}
-        progress = {
-            "epochs": len(self.history),
-            "batches": self.batches,
-            "seconds": self.seconds,
-        }
-        return Checkpoint(tensors, progress)
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint; its `progress` includes the history."""
-        tensors, progress = checkpoint.tensors, checkpoint.progress
-        self.history = progress["history"]
-        self.backend.restore(tensors, len(self.history))
-        self.best = with_prefix(tensors, "best.")
-        if self.average is not None:
-            self.average.model.load_state_dict(with_prefix(tensors, "average."))
-        self.batches = progress["batches"]
-        self.seconds |= progress["seconds"]
-        self.best_at = best_epoch(self.history)
+    else:
+        if folder is not None:
+            folder.write_history(training.history)
+        for record in training.history:
+            stopped = stopped or True in [callback(record) for callback in callbacks]
+    saved = time.monotonic()
+    while training.has_more_epochs and not stopped:
+        record = training.epoch()
+        if folder is not None:
+            folder.append_history(record)
+            if time.monotonic() - saved >= _CHECKPOINT_EVERY:
+                folder.save_checkpoint(training.checkpoint())
+                saved = time.monotonic()
+        answers = [callback(record) for callback in callbacks]
+        stopped = True in answers
+    return _finish(graph, training, folder, choice)
 
 
 def _restore(training: Training, folder: RunFolder | None) -> None:
@@ -266,7 +213,7 @@ def _restore(training: Training, folder: RunFolder | None) -> None:
         folder.write_history(training.history)
 
 
-def _finish(graph: Graph, training: Training, folder: RunFolder | None) -> Run:
+def _finish(graph: Graph, training: Training, folder: RunFolder | None, choice: Choice) -> Run:
     """Keep the best weights, score them on the test nodes, and write the run's result."""
     backend, config = training.backend, training.config
     if folder is not None:
@@ -300,6 +247,8 @@ def _finish(graph: Graph, training: Training, folder: RunFolder | None) -> Run:
         "device": str(backend.device),
         **backend.facts(),
     }
+    if choice.tried:
+        metrics["choice"] = choice.to_dict()
     run = Run(
         model=model.eval(),
         config=config,
@@ -315,51 +264,3 @@ def _finish(graph: Graph, training: Training, folder: RunFolder | None) -> Run:
     if folder is not None:
         folder.finish(run)
     return run
-
-
-History = Sequence[dict[str, Any]]
-
-# The authors' rule compares, from this epoch on, the last `_RECENT` losses with those before.
-_WARM_UP = 30
-_RECENT = 2
-
-
-def should_stop(history: History, config: TrainConfig, best: int | None = None) -> bool:
-    """True to stop after the last epoch of `history`; never after one without validation.
-
-    * `authors`: after 30 validations, stop when the mean of the last 2 losses exceeds the mean
-      of the 30 before them;
-    * `patience`: stop after `patience` epochs, validated or not, without a better one.
-
-    `best` is the position of the best epoch, if it is known already.
-    """
-    if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
-        return False
-    if config.early_stopping == "patience":
-        best = best_epoch(history) if best is None else best
-        return len(history) - 1 - best >= config.patience
-    backwards = (record["val_loss"] for record in reversed(history) if "val_loss" in record)
-    losses = list(islice(backwards, _RECENT + _WARM_UP))
-    return len(losses) > _WARM_UP and bool(np.mean(losses[:_RECENT]) > np.mean(losses[_RECENT:]))
-
-
-def best_epoch(history: History) -> int:
-    """The position of the epoch to keep: highest validation micro-F1, lowest loss among equals.
-
-    If no epoch was validated, it is the last one.
-    """
-    best = 0
-    for position, record in enumerate(history):
-        if is_better(record, history[best]):
-            best = position
-    return best
-
-
-def is_better(record: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """True if an epoch is better than the one kept so far."""
-    if "val_micro_f1" not in kept:
-        return True
-    if "val_micro_f1" not in record:
-        return False
-    score, other = ((each["val_micro_f1"], -each["val_loss"]) for each in (record, kept))
-    return score > other

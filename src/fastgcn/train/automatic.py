@@ -1,0 +1,135 @@
+"""The automatic choice: a few candidates for a graph, by its sizes and the kind of its features.
+
+No name of a data set is read. What the candidates are, and why these, is in docs/LOG.md ("Best by
+default").
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastgcn.backends.evaluator import Sizes, training_work
+from fastgcn.config import TrainConfig
+from fastgcn.graph.graph import Graph
+from fastgcn.machine import choose_device
+
+
+class Candidate(NamedTuple):
+    """Complete settings, and what they are called in the table of a race."""
+
+    name: str
+    config: TrainConfig
+
+
+# Draw entries of the rows above in proportion to their sizes, stratified, with each node's own
+# term exact. Of all samplers here, this has the lowest error of the gradient at a given t
+# (docs/estimators.md).
+BEST_SAMPLER: dict[str, Any] = {
+    "distribution": "ladies",
+    "power": 1.0,
+    "draws": "stratified",
+    "self_term": "exact",
+}
+
+# Who asks for one of these asks for sampling.
+SAMPLING_SETTINGS = frozenset(
+    {
+        "method", "samples", "target_error", "distribution", "power", "draws", "self_term",
+        "history", "history_every", "neighbors_only", "correct_weights", "fanouts", "batch_size",
+        "drop_last",
+    }
+)  # fmt: skip
+
+# Below this share of training nodes, too few edges join two of them to learn from.
+_FEW_TRAINING_NODES = 0.1
+
+# Steps until the best validation score, in epochs: of full passes, and of batches of 1,024.
+_FULL_EPOCHS = 100
+_SAMPLED_EPOCHS = 20
+
+
+def candidates(
+    graph: Graph, *, sampled: bool | None = None, device: str = "auto"
+) -> list[Candidate]:
+    """The candidates for a graph; the first is the one to take without a race.
+
+    With `sampled`, they draw vertices; if it is None, the sizes of the graph decide.
+    """
+    inductive = trains_inductively(graph)
+    base: dict[str, Any] = {
+        "hidden": 128,
+        "bias": True,
+        "inductive": inductive,
+        "feature_scaling": "standard" if isinstance(graph.features, np.ndarray) else "none",
+        "weight_decay_on": "all",
+        "learning_rate": 0.01,
+    }
+    sampling = sampling_settings(graph, inductive=inductive)
+    full = {"method": "gcn", "precompute": isinstance(graph.features, np.ndarray)}
+    own_rows = {"skip": True, "input_skip": True}
+    if sampled is None:
+        sampled = not full_passes_pay(graph, base | full, base | sampling, device)
+    if sampled:
+        base |= sampling | {"epochs": 100, "patience": 20}
+    else:
+        base |= full | {"epochs": 400, "patience": 50}
+    options: dict[str, dict[str, Any]] = {
+        "own rows": own_rows | {"dropout": 0.5, "weight_decay": 5e-4},
+        "plain": {"dropout": 0.5, "weight_decay": 5e-4},
+    }
+    return [
+        Candidate(name, TrainConfig(**(base | settings)).complete())
+        for name, settings in options.items()
+    ]
+
+
+def trains_inductively(graph: Graph) -> bool:
+    """False if so few nodes are training nodes that hardly any edge joins two of them."""
+    return len(graph.split.train) >= _FEW_TRAINING_NODES * graph.n_nodes
+
+
+def sampling_settings(graph: Graph, *, inductive: bool) -> dict[str, Any]:
+    """The sampler, and sizes that fit the training graph."""
+    n_train = len(graph.split.train)
+    return {
+        **BEST_SAMPLER,
+        "samples": max(1, min(2000, n_train if inductive else graph.n_nodes)),
+        "batch_size": min(1024, max(32, n_train // 8)),
+    }
+
+
+def full_passes_pay(
+    graph: Graph, full: dict[str, Any], sampled: dict[str, Any], device: str
+) -> bool:
+    """True if full passes reach their best score in fewer multiplications than sampled batches.
+
+    Decided from sizes alone, so that it is the same on every machine with such a device. On a GPU
+    full passes have no fast path.
+    """
+    if choose_device(device).type != "cpu":
+        return False
+    sizes = expected_sizes(graph, inductive=full["inductive"])
+    widths = (graph.n_features, full["hidden"], graph.n_classes)
+    passes, batches = (
+        training_work(sizes, TrainConfig(**settings).complete(), widths)
+        for settings in (full, sampled)
+    )
+    return _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
+
+
+def expected_sizes(graph: Graph, *, inductive: bool) -> Sizes:
+    """The sizes of training, if the training and validation nodes were drawn at random."""
+    n, n_train, n_val = graph.n_nodes, len(graph.split.train), len(graph.split.val)
+    entries = len(graph.csr.indices)
+    nodes = n_train if inductive else n
+    share = nodes / max(n, 1)
+    return Sizes(
+        nodes=nodes,
+        entries=round(entries * share**2) + nodes,
+        batch_nodes=n_train,
+        all_nodes=n,
+        all_entries=entries + n,
+        inputs=graph.features.size,
+        scored=n_val,
+        scored_entries=round(entries * n_val / max(n, 1)) + n_val,
+    )

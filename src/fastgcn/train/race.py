@@ -1,0 +1,156 @@
+"""The race: candidates train side by side, and validation drops the worse half after each round.
+
+The winner trains on from where it stands, so a race costs the epochs of the losers. All candidates
+share the training graph. The same seed gives the same choice; on a GPU, rounding may change it.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from fastgcn.backends import choose_backend
+from fastgcn.backends.data import SharedData, check_trainable
+from fastgcn.config import TrainConfig
+from fastgcn.diagnose.auto import resolve_samples
+from fastgcn.graph.graph import Graph
+from fastgcn.machine import memory_of_device, thread_count
+from fastgcn.progress import note, progress
+from fastgcn.train.automatic import Candidate
+from fastgcn.train.presets import entrants
+from fastgcn.train.training import Training
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate of a race, and how far it came.
+
+    Attributes:
+        epochs: how many it was trained for in the race.
+        val_micro_f1, val_loss: of its best epoch so far.
+        score: what it was judged by.
+        kept: True for the winner.
+    """
+
+    name: str
+    epochs: int
+    val_micro_f1: float
+    val_loss: float
+    score: float
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The settings of a run, and how they were chosen.
+
+    Attributes:
+        why: one sentence; empty if the user gave all settings.
+        tried: the candidates of the race, best first; empty if there was none.
+        seconds: that the losers took.
+        training: the winner's, which goes on; None if there was no race.
+    """
+
+    config: TrainConfig
+    why: str = ""
+    tried: tuple[Tried, ...] = ()
+    seconds: float = 0.0
+    training: Training | None = field(default=None, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a run keeps of it, beside the settings."""
+        tried = [asdict(each) for each in self.tried]
+        return {"why": self.why, "tried": tried, "seconds": self.seconds}
+
+    @classmethod
+    def from_dict(cls, config: TrainConfig, kept: Mapping[str, Any] | None) -> "Choice":
+        """From what a run has kept; nothing is known of a run of an earlier version."""
+        kept = kept or {}
+        tried = tuple(Tried(**each) for each in kept.get("tried", ()))
+        return cls(config, kept.get("why", ""), tried, kept.get("seconds", 0.0))
+
+    def table(self) -> list[str]:
+        """Lines of a small table: what was tried, what was chosen and why."""
+        if not self.tried:
+            return [f"Settings: {self.why}"] if self.why else []
+        width = max(len(each.name) for each in self.tried)
+        lines = [f"{'candidate':{width}}  epochs  val F1  val loss"]
+        for each in self.tried:
+            mark = "  chosen" if each.kept else ""
+            lines.append(
+                f"{each.name:{width}}  {each.epochs:6}  {each.val_micro_f1:.4f}  "
+                f"{each.val_loss:8.4f}{mark}"
+            )
+        return [*lines, f"Settings: {self.why}"]
+
+
+# Epochs after which a round ends and the worse half of the candidates is dropped: of full passes,
+# and of sampled batches, which take many steps an epoch.
+_FULL_ROUNDS = (30, 60, 120)
+_SAMPLED_ROUNDS = (3, 6, 12)
+
+
+def choose(
+    graph: Graph, config: TrainConfig | None = None, settings: Mapping[str, Any] | None = None
+) -> Choice:
+    """The settings of a run: those that the user gave, and the rest by a race on validation.
+
+    There is no race if there is nothing to choose, nothing to choose by, or if the user asks for
+    fewer epochs than the first round has; the first candidate is taken then.
+    """
+    found = entrants(graph, config, settings)
+    found = [Candidate(name, resolve_samples(graph, each)) for name, each in found]
+    first = found[0].config
+    if len(found) == 1:
+        return Choice(first)
+    if not graph.split.val.size:
+        return Choice(first, why=f"{found[0].name}, as there are no validation nodes to race on")
+    if first.epochs < rounds_of(first)[0]:
+        return Choice(first, why=f"{found[0].name}, as {first.epochs} epochs are too few to race")
+    check_trainable(graph, first)
+    with thread_count(first.threads), memory_of_device():
+        choice = race(graph, found)
+    for line in choice.table():
+        note(line)
+    return choice
+
+
+def rounds_of(config: TrainConfig) -> tuple[int, ...]:
+    """The epochs after which each round of a race ends."""
+    return _FULL_ROUNDS if config.method == "gcn" else _SAMPLED_ROUNDS
+
+
+def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
+    """Train all candidates, and drop the worse half of those left after each round."""
+    shared, began = SharedData(), time.perf_counter()
+    running = {
+        each.name: Training(each.config, choose_backend(graph, each.config, shared=shared))
+        for each in found
+    }
+    tried: dict[str, Tried] = {}
+    rounds = rounds_of(found[0].config)
+    rounds = rounds[: max(1, math.ceil(math.log2(len(found))))]
+    with progress("Racing candidates", len(found) * rounds[0], "epochs") as advance:
+        for epochs in rounds:
+            for name, training in running.items():
+                while training.has_more_epochs and len(training.history) < epochs:
+                    training.epoch()
+                    advance(1)
+                tried[name] = _judged(name, training)
+            order = sorted(running, key=lambda name: -tried[name].score)
+            for name in order[math.ceil(len(order) / 2) :]:
+                del running[name]
+    ((winner, training),) = running.items()
+    tried[winner] = replace(tried[winner], kept=True)
+    ranked = sorted(tried.values(), key=lambda each: (-each.epochs, -each.score))
+    spent = time.perf_counter() - began - sum(training.seconds.values())
+    why = f"{winner}, first of {len(tried)} by validation score in a race of {' and '.join(map(str, rounds))} epochs"
+    return Choice(training.config, why, tuple(ranked), round(spent, 3), training)
+
+
+def _judged(name: str, training: Training) -> Tried:
+    """A candidate by its best epoch so far."""
+    best = training.history[training.best_at]
+    f1, loss = best["val_micro_f1"], best["val_loss"]
+    return Tried(name, len(training.history), f1, loss, f1)
