@@ -110,6 +110,9 @@ class TrainConfig:
     jumping: Jumping = _network("none",
         "What the output layer sees of all hidden layers: none, concat (side by side) or max "
         "(largest entries).", automatic=True)
+    pair: bool = _network(False,
+        "Train two networks in one, with and without own rows: each has half of the hidden widths "
+        "and its own loss, and the model is their mean.", automatic=True)
     normalization: Normalization = _network("symmetric",
         "Â: symmetric (the paper's), row (mean with the node) or neighbors (mean without it).",
         automatic=True)
@@ -150,7 +153,7 @@ class TrainConfig:
     learning_rate: float = _training(0.01, "Adam's step size.", automatic=True, above=0)
     weight_decay: float = _training(0.0, "L2 penalty on weights.", automatic=True, at_least=0)
     weight_decay_on: Literal["first", "all"] = _training(
-        "first", "Layers with the L2 penalty: first or all.")
+        "first", "Layers with the L2 penalty: first or all.", automatic=True)
     averaging: float = _training(0.0,
         "Evaluate and keep mean weights, W̄ = averaging·W̄ + (1 − averaging)·W after each epoch.",
         automatic=True, at_least=0, below=1)
@@ -353,6 +356,22 @@ def _check_jumping(config: TrainConfig) -> None:
         )
 
 
+def _check_pair(config: TrainConfig) -> None:
+    if not config.pair:
+        return
+    needs = {
+        "skip = true": config.skip,
+        "input_skip = true": config.input_skip,
+        "norm = 'none'": config.norm == "none",
+        "jumping = 'none'": config.jumping == "none",
+        "even hidden widths": bool(config.hidden_sizes)
+        and all(width % 2 == 0 for width in config.hidden_sizes),
+    }
+    for need, met in needs.items():
+        if not met:
+            raise InputError(f"pair = true, two networks in one, needs {need}")
+
+
 def _check_dropout(config: TrainConfig) -> None:
     if isinstance(config.dropout, tuple) and len(config.dropout) not in (2, config.layers):
         raise InputError(
@@ -423,6 +442,7 @@ def _check_fanouts(config: TrainConfig) -> None:
 _RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = (
     (tuple(SETTINGS), _check_method),
     (("jumping", "hidden"), _check_jumping),
+    (("pair", "skip", "input_skip", "norm", "jumping", "hidden"), _check_pair),
     (("dropout", "hidden"), _check_dropout),
     (("history", "distribution"), _check_history_of_rows),
     (("history", "method"), _check_history_of_method),

@@ -35,6 +35,18 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_out)) if bias else None
         self.shrinks = n_out < n_in
 
+    def part(self, rows: slice, columns: slice, *, own: bool) -> "GraphConvolution":
+        """The layer from some entries of H to some of H'; its weights are views of this one's."""
+        part = copy.copy(self)
+        part._parameters = {}
+        part.weight = self.weight[rows, columns]  # type: ignore[assignment]
+        part.own_weight = part.bias = None
+        if own and self.own_weight is not None:
+            part.own_weight = self.own_weight[rows, columns]  # type: ignore[assignment]
+        if self.bias is not None:
+            part.bias = self.bias[columns]  # type: ignore[assignment]
+        return part
+
     def before(self, h: Tensor) -> Tensor:
         """The rows that Â then mixes: HW if W makes them narrower, else H."""
         return h @ self.weight if self.shrinks else h
@@ -144,6 +156,10 @@ class GCN(nn.Module):
     * `norm`: "layer" normalises over a row's entries, "batch" over the rows of the batch. In a
       sampled layer these are the drawn vertices, each counted once.
 
+    * `pair`: two networks in one. The first half of every hidden width is a network with R, the
+      second one without, and no weight joins the two. Each is trained under its own loss
+      (`member_logits`); the logits are the mean of both.
+
     If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
     input of each layer. `multilabel` says what the outputs mean: logits of a softmax over
     classes, or of a sigmoid for each label. `normalization` and `feature_scaling` are stored with
@@ -169,10 +185,12 @@ class GCN(nn.Module):
         input_skip: bool = False,
         norm: str = "none",
         jumping: str = "none",
+        pair: bool = False,
         rng: Generator | None = None,
     ) -> None:
         super().__init__()
         rng = rng or torch.Generator().manual_seed(0)
+        self.pair = pair
         self.sizes = tuple(sizes)
         self.multilabel = multilabel
         self.normalization, self.feature_scaling = normalization, feature_scaling
@@ -184,9 +202,63 @@ class GCN(nn.Module):
             for number, (n_in, n_out) in enumerate(pairwise(self.sizes))
         )
         self.norms = nn.ModuleList(_NORMS[norm](width) for width in self.sizes[1:-1])
+        if pair:
+            self._separate(rng)
         if feature_scaling == "standard":
             self.register_buffer("feature_mean", torch.zeros(self.sizes[0]))
             self.register_buffer("feature_scale", torch.ones(self.sizes[0]))
+
+    @torch.no_grad()
+    def _separate(self, rng: Generator) -> None:
+        """Draw the weights of both networks of a pair; what would join them is zero."""
+        for layer in self.convolutions:
+            layer.weight.zero_()
+            assert layer.own_weight is not None
+            layer.own_weight.zero_()
+        for layers in self._members():
+            for layer in layers:
+                share = 0.5 if layer is layers[-1] else 1.0  # the output is the mean of both
+                for weight in (layer.weight, layer.own_weight):
+                    if weight is not None:
+                        weight.copy_(share * _glorot(*weight.shape, rng))
+
+    def _members(self) -> list[list[GraphConvolution]]:
+        """The layers of both networks of a pair."""
+        whole, found = slice(None), []
+        for own in (True, False):
+            halves = [
+                slice(0, width // 2) if own else slice(width // 2, width)
+                for width in self.sizes[1:-1]
+            ]
+            ends = pairwise([whole, *halves, whole])
+            found.append(
+                [
+                    layer.part(*both, own=own)
+                    for layer, both in zip(self.convolutions, ends, strict=True)
+                ]
+            )
+        return found
+
+    def member_logits(self, blocks: Sequence[Block], x: InputRows) -> list[Tensor]:
+        """The logits that a loss is taken of: `forward`'s, or those of both networks of a pair."""
+        if not self.pair:
+            return [self(blocks, x)]
+        return [self._member_logits(layers, blocks, x) for layers in self._members()]
+
+    def _member_logits(
+        self, layers: Sequence[GraphConvolution], blocks: Sequence[Block], x: InputRows
+    ) -> Tensor:
+        bare, h = len(layers) - len(blocks), x
+        if bare and layers[0].own_weight is None:
+            h = without_own_rows(h, len(layers[0].weight))
+        for number, layer in enumerate(layers):
+            h = self.dropout(h, number)
+            h = layer(h, blocks[number - bare] if number >= bare else None)
+            if number < len(layers) - 1:
+                h = torch.relu(h)
+        assert isinstance(h, Tensor)
+        bias = layers[-1].bias
+        return 2 * h if bias is None else 2 * h - bias
 
     def _own_width(self, number: int) -> int:
         """The width of the own rows O that a layer reads; 0 if it reads none."""
@@ -271,6 +343,13 @@ class GCN(nn.Module):
         return torch.sigmoid(logits) if self.multilabel else torch.softmax(logits, dim=1)
 
 
+def without_own_rows(rows: InputRows, width: int) -> InputRows:
+    """(s, width): ÂX of rows of [ÂX | X]."""
+    if isinstance(rows, SparseMatrix):
+        return rows.first_columns(width)
+    return rows[:, :width]
+
+
 # After the first k epochs, the running mean is about that of the last k / 2 of them.
 _WARM_UP = 2
 
@@ -331,5 +410,6 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         input_skip=config.input_skip or mean,
         norm=config.norm,
         jumping=config.jumping,
+        pair=config.pair,
         rng=torch.Generator().manual_seed(config.seed),
     )

@@ -181,10 +181,12 @@ class Step(Protocol):
 def loss_of(
     model: GCN, loss: nn.Module, blocks: Sequence[Block], x: InputRows, labels: Tensor
 ) -> Tensor:
-    """The loss of a batch, on the network's device."""
+    """The loss of a batch, on the network's device; for a pair of networks, the mean of both."""
     device = next(model.parameters()).device
-    logits = model([block.to(device) for block in blocks], x.to(device))
-    return cast(Tensor, loss(logits, labels.to(device)))
+    found = model.member_logits([block.to(device) for block in blocks], x.to(device))
+    known = labels.to(device)
+    first, *others = (cast(Tensor, loss(logits, known)) for logits in found)
+    return sum(others, first) / (1 + len(others)) if others else first
 
 
 def flat_gradient(

@@ -73,6 +73,12 @@ class SparseMatrix:
         """Consecutive parts with these numbers of rows, as views."""
         return [self.between(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
 
+    def first_columns(self, width: int) -> "SparseMatrix":
+        """The first `width` columns."""
+        kept = self.columns < width
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        return SparseMatrix(indptr, self.columns[kept], self.values[kept], width)
+
     def scaled(self, factors: FloatArray) -> "SparseMatrix":
         """Each stored entry times its factor (m,)."""
         return replace(self, values=self.values * factors)

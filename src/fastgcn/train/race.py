@@ -145,7 +145,8 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     tried[winner] = replace(tried[winner], kept=True)
     ranked = sorted(tried.values(), key=lambda each: (-each.epochs, -each.score))
     spent = time.perf_counter() - began - sum(training.seconds.values())
-    why = f"{winner}, first of {len(tried)} by validation score in a race of {' and '.join(map(str, rounds))} epochs"
+    lengths = " and ".join(map(str, rounds))
+    why = f"{winner}, first of {len(tried)} by validation in a race of {lengths} epochs"
     return Choice(training.config, why, tuple(ranked), round(spent, 3), training)
 
 
