@@ -42,6 +42,10 @@ OWN_POWERS: dict[Distribution, float] = {"flat": 1.0, "ladies": 2.0}
 # With a larger power, small entries of Â underflow to zero and would never be drawn.
 LARGEST_POWER = 16
 
+# Settings that complete settings of earlier versions lack: these have the defaults then, which is
+# the behaviour they had.
+_ADDED = frozenset({"pair"})
+
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
 
@@ -191,8 +195,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         values = {name: as_plain(getattr(self, name)) for name in SETTINGS}
         given = frozenset(k for k, value in values.items() if not isinstance(value, Setting))
-        if given >= SETTINGS.keys() - {"preset"}:  # complete: the preset decides nothing
-            given, values["preset"] = frozenset(SETTINGS), "auto"
+        if given >= SETTINGS.keys() - {"preset", *_ADDED}:  # complete: the preset decides nothing
+            values |= {n: SETTINGS[n].default for n in _ADDED - given} | {"preset": "auto"}
+            given = frozenset(SETTINGS)
         object.__setattr__(self, "_given", given)
         for name, value in values.items():
             if name in given:

@@ -220,7 +220,8 @@ class GCN(nn.Module):
                 share = 0.5 if layer is layers[-1] else 1.0  # the output is the mean of both
                 for weight in (layer.weight, layer.own_weight):
                     if weight is not None:
-                        weight.copy_(share * _glorot(*weight.shape, rng))
+                        n_in, n_out = weight.shape
+                        weight.copy_(share * _glorot(n_in, n_out, rng))
 
     def _members(self) -> list[list[GraphConvolution]]:
         """The layers of both networks of a pair."""

@@ -47,6 +47,9 @@ _FEW_TRAINING_NODES = 0.1
 _FULL_EPOCHS = 100
 _SAMPLED_EPOCHS = 20
 
+# A full pass of at most this many multiplications, about a tenth of a second, is cheap anyway.
+_CHEAP = 1 << 28
+
 
 def candidates(
     graph: Graph, *, sampled: bool | None = None, device: str = "auto"
@@ -55,32 +58,52 @@ def candidates(
 
     With `sampled`, they draw vertices; if it is None, the sizes of the graph decide.
     """
-    inductive = trains_inductively(graph)
+    inductive, dense = trains_inductively(graph), isinstance(graph.features, np.ndarray)
     base: dict[str, Any] = {
         "hidden": 128,
         "bias": True,
         "inductive": inductive,
-        "feature_scaling": "standard" if isinstance(graph.features, np.ndarray) else "none",
-        "weight_decay_on": "all",
-        "learning_rate": 0.01,
+        "feature_scaling": "standard" if dense else "none",
+        "skip": True,
+        "input_skip": True,
     }
     sampling = sampling_settings(graph, inductive=inductive)
-    full = {"method": "gcn", "precompute": isinstance(graph.features, np.ndarray)}
-    own_rows = {"skip": True, "input_skip": True}
+    full = {"method": "gcn", "precompute": dense}
     if sampled is None:
         sampled = not full_passes_pay(graph, base | full, base | sampling, device)
     if sampled:
-        base |= sampling | {"epochs": 100, "patience": 20}
+        base |= sampling | {"learning_rate": 0.005, "epochs": 100, "patience": 20}
     else:
-        base |= full | {"epochs": 400, "patience": 50}
-    options: dict[str, dict[str, Any]] = {
-        "own rows": own_rows | {"dropout": 0.5, "weight_decay": 5e-4},
-        "plain": {"dropout": 0.5, "weight_decay": 5e-4},
-    }
+        base |= full | {"learning_rate": 0.01, "epochs": 400, "patience": 50}
+    options = _sampled_options() if sampled else _full_options(dense=dense)
     return [
         Candidate(name, TrainConfig(**(base | settings)).complete())
         for name, settings in options.items()
     ]
+
+
+_STRONG: dict[str, Any] = {"dropout": 0.5, "weight_decay": 5e-4, "weight_decay_on": "all"}
+_PAIR: dict[str, Any] = {"pair": True, "hidden": 256}
+
+
+def _full_options(*, dense: bool) -> dict[str, dict[str, Any]]:
+    """What the candidates of full passes differ in, by name."""
+    weak = {"dropout": 0.5}
+    scaled = {"norm": "layer"} if dense else {"feature_scaling": "row"}
+    return {
+        "with and without own rows": _PAIR | _STRONG,
+        "own rows, scaled rows": _STRONG | scaled,
+        "own rows, no L2": weak,
+    }
+
+
+def _sampled_options() -> dict[str, dict[str, Any]]:
+    """The same for sampled batches, whose noise regularises as well."""
+    weak = {"dropout": (0.2, 0.5)}
+    return {
+        "own rows, layer norm": weak | {"norm": "layer"},
+        "with and without own rows": _PAIR | weak,
+    }
 
 
 def trains_inductively(graph: Graph) -> bool:
@@ -114,7 +137,7 @@ def full_passes_pay(
         training_work(sizes, TrainConfig(**settings).complete(), widths)
         for settings in (full, sampled)
     )
-    return _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
+    return passes <= _CHEAP or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
 
 
 def expected_sizes(graph: Graph, *, inductive: bool) -> Sizes:

@@ -171,10 +171,9 @@ def _train(
         training = Training(choice.config, backend)
         _restore(training, folder)
     else:
+        stopped = _tell(training, callbacks)
         if folder is not None:
             folder.write_history(training.history)
-        for record in training.history:
-            stopped = stopped or True in [callback(record) for callback in callbacks]
     saved = time.monotonic()
     while training.has_more_epochs and not stopped:
         record = training.epoch()
@@ -186,6 +185,19 @@ def _train(
         answers = [callback(record) for callback in callbacks]
         stopped = True in answers
     return _finish(graph, training, folder, choice)
+
+
+def _tell(training: Training, callbacks: Sequence[Callback]) -> bool:
+    """Call the callbacks with the epochs that a race has trained; True if one ends the run.
+
+    The training then goes back to that epoch, by training again: it kept no state of it.
+    """
+    for number, record in enumerate(training.history, start=1):
+        if True in [callback(record) for callback in callbacks]:
+            if number < len(training.history):
+                training.restart(number)
+            return True
+    return False
 
 
 def _restore(training: Training, folder: RunFolder | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from fastgcn.config import VARIANTS, Preset, TrainConfig
+from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.train.automatic import SAMPLING_SETTINGS, Candidate, candidates
 
@@ -140,8 +141,8 @@ def entrants(
     `settings` override those of `config`. The first entrant is the one to take without a race;
     there is only one if the user names a preset other than the automatic choice, or another
     method than FastGCN, which has the paper's settings. A method may change a candidate's
-    settings, never the user's. Every way to train calls this, so all have the same defaults.
-    `sampled` is that of `candidates`.
+    settings, never the user's; a candidate that does not fit these is left out. Every way to train
+    calls this, so all have the same defaults. `sampled` is that of `candidates`.
     """
     given = (config or TrainConfig()).replace(**(settings or {}))
     if given.is_complete:
@@ -158,14 +159,21 @@ def entrants(
     if sampled is None and given.given & SAMPLING_SETTINGS:
         sampled = True
     found: list[Candidate] = []
+    refused: InputError | None = None
     for name, candidate in candidates(graph, sampled=sampled, device=given.device):
-        chosen = METHODS[given.method](candidate).replace(**own)
-        if "samples" not in own and isinstance(chosen.samples, int):
+        try:
+            chosen = METHODS[given.method](candidate).replace(**own)
+        except InputError as error:  # the user's settings do not fit this candidate's
+            refused = refused or error
+            continue
+        if chosen.method == "fastgcn" and "samples" not in own and isinstance(chosen.samples, int):
             # The user may have chosen a smaller training graph than the candidate's.
             n = len(graph.split.train) if chosen.inductive else graph.n_nodes
             chosen = chosen.replace(samples=max(1, min(chosen.samples, n)))
         if all(chosen != other.config for other in found):
             found.append(Candidate(name, chosen))
+    if refused is not None and not found:
+        raise refused
     return found[:1] if preset == "fast" else found
 
 

@@ -25,12 +25,22 @@ class Training:
         start = time.perf_counter()
         backend.prepare()
         self.seconds["precompute"] += time.perf_counter() - start
-        averaging = config.averaging
-        self.average = WeightAverage(backend.model, averaging) if averaging else None
+        self._begin()
+
+    def _begin(self) -> None:
+        averaging = self.config.averaging
+        self.average = WeightAverage(self.backend.model, averaging) if averaging else None
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Tensor] = {}  # the weights after the epoch at position `best_at`
         self.best_at = 0
         self.batches = 0
+
+    def restart(self, epochs: int) -> None:
+        """Train again from the first epoch on, for some epochs."""
+        self.backend.prepare()
+        self._begin()
+        for _ in range(epochs):
+            self.epoch()
 
     @property
     def has_more_epochs(self) -> bool:
