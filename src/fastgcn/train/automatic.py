@@ -91,7 +91,7 @@ def _full_options(*, dense: bool) -> dict[str, dict[str, Any]]:
     weak = {"dropout": 0.5}
     scaled = {"norm": "layer"} if dense else {"feature_scaling": "row"}
     return {
-        "with and without own rows": _PAIR | _STRONG,
+        "with and without own rows": _PAIR | _STRONG | {"dropout": 0.7},
         "own rows, scaled rows": _STRONG | scaled,
         "own rows, no L2": weak,
     }
