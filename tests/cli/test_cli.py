@@ -172,7 +172,7 @@ def test_train_says_what_happened(
     outcome = run_cli(capfd, "train", "digits", "--epochs", 2, "--hidden", "8")
     assert outcome.code == 0, outcome.err
     assert "1,797 nodes" in outcome.err
-    assert "ladies sampling of 1,078" in outcome.err
+    assert "full passes" in outcome.err
     assert "val F1" in outcome.err
     for word in ("micro-F1", "macro-F1", "precision", "precompute", "sampling", "evaluation"):
         assert word in outcome.out

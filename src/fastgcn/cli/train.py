@@ -261,6 +261,8 @@ def _announce(graph: "Graph", config: "TrainConfig") -> None:
 def _sampling(config: "TrainConfig") -> str:
     if config.neighbor_sampling:
         return f"{' and '.join(map(str, config.fanouts))} neighbours a node, from the input up"
+    if config.method == "gcn":
+        return "full passes"
     if not config.layer_samples:
         return "no sampling"
     drawn = ", ".join(f"{t:,}" for t in config.layer_samples)
