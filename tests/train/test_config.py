@@ -21,7 +21,11 @@ from fastgcn.errors import InputError
 from fastgcn.settings import markdown_table
 
 BAD_VALUES = [
-    ("preset", "papre", "preset must be one of auto, fast, paper, got 'papre'; did you mean 'paper'?"),
+    (
+        "preset",
+        "papre",
+        "preset must be one of auto, fast, paper, got 'papre'; did you mean 'paper'?",
+    ),
     ("hidden", 0, "hidden must be at least 1, got 0"),
     ("hidden", (16, 0), "hidden must be at least 1, got 0"),
     ("hidden", "16", "hidden must be a whole number or a list of them, got '16'"),

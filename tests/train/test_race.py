@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from fastgcn import Graph, Run, Split, TrainConfig, fit, resume
+from fastgcn.backends.data import prepare
 from fastgcn.train.presets import best_preset, entrants
 from fastgcn.train.race import Choice, choose, rounds_of
 from tests.cli_runner import run_cli
@@ -165,3 +167,42 @@ def test_the_command_prints_the_table(tmp_path: Path, capfd: pytest.CaptureFixtu
     outcome = run_cli(capfd, "train", "digits", "--fast", "--preset", "paper")
     assert outcome.code == 1
     assert "--fast is --preset fast, but --preset paper is given" in outcome.err
+
+
+def test_candidates_share_what_is_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Â and X of the same scaling are made once, whatever the network."""
+    made: list[str] = []
+
+    def counted(graph: Graph, config: TrainConfig, folder: Path | None) -> Any:
+        made.append(config.feature_scaling)
+        return prepare(graph, config, folder)
+
+    monkeypatch.setattr("fastgcn.backends.cpu.prepare", counted)
+    choose(GRAPH, None, HERE)
+    scalings = [each.config.feature_scaling for each in entrants(GRAPH, None, HERE)]
+    assert sorted(made) == sorted(set(scalings))
+    assert len(scalings) > len(made)
+
+
+@pytest.mark.parametrize(
+    ("degree", "n", "full"), [(4, 200, True), (4, 20_000, True), (4, 2_000_000, False)]
+)
+def test_full_passes_are_taken_where_they_are_cheap(degree: int, n: int, full: bool) -> None:
+    """By sizes alone; nothing is timed."""
+    source = np.repeat(np.arange(n), degree // 2)
+    graph = Graph.from_edges(
+        source,
+        (source + 1 + np.arange(len(source)) % 5) % n,
+        features=csr_array((n, 50), dtype=np.float32),
+        labels=np.arange(n) % 3,
+        split=Split(train=np.arange(0, n, 2), val=np.arange(1, n, 10)),
+    )
+    methods = {each.config.method for each in entrants(graph, None, HERE)}
+    assert methods == {"gcn" if full else "fastgcn"}
+
+
+def test_a_graph_that_is_too_large_is_not_raced_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastgcn.train.race._LARGEST_EPOCH", 1)
+    choice = choose(GRAPH, None, HERE)
+    assert choice.config == best_preset(GRAPH).replace(**HERE)
+    assert "too large to race on" in choice.why

@@ -222,7 +222,7 @@ class CpuBackend(LearnerBackend):
 
     def _release(self) -> None:
         del self.data, self.sampler, self.minibatches, self.step
-        self.shared = SharedData()
+        self.shared.clear()
 
     def state(self) -> dict[str, Tensor]:
         kept = sampler_state(self.sampler)

@@ -200,6 +200,10 @@ class SharedData:
             self._kept[key] = make()
         return cast(T, self._kept[key])
 
+    def clear(self) -> None:
+        """Keep nothing any longer; trainings keep the parts that they use."""
+        self._kept.clear()
+
 
 def label_tensor(labels: AnyArray) -> Tensor:
     """The labels as the losses take them: class ids as int64, label sets as float32."""

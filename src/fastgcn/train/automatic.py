@@ -131,13 +131,16 @@ def full_passes_pay(
     """
     if choose_device(device).type != "cpu":
         return False
-    sizes = expected_sizes(graph, inductive=full["inductive"])
-    widths = (graph.n_features, full["hidden"], graph.n_classes)
     passes, batches = (
-        training_work(sizes, TrainConfig(**settings).complete(), widths)
-        for settings in (full, sampled)
+        epoch_work(graph, TrainConfig(**settings).complete()) for settings in (full, sampled)
     )
     return passes <= _CHEAP or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
+
+
+def epoch_work(graph: Graph, config: TrainConfig) -> float:
+    """Multiplications of an epoch, as far as the sizes of the graph tell."""
+    sizes = expected_sizes(graph, inductive=config.inductive)
+    return training_work(sizes, config, (graph.n_features, *config.hidden_sizes, graph.n_classes))
 
 
 def expected_sizes(graph: Graph, *, inductive: bool) -> Sizes:

@@ -17,18 +17,17 @@ from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.progress import note, progress
-from fastgcn.train.automatic import Candidate
+from fastgcn.train.automatic import Candidate, epoch_work
 from fastgcn.train.presets import entrants
 from fastgcn.train.training import Training
 
 # Epochs after which a round ends and the worse half of the candidates is dropped: of full passes,
 # and of sampled batches, which take many steps an epoch.
-_FULL_ROUNDS = (30, 60, 120)
+_FULL_ROUNDS = (60, 120, 240)
 _SAMPLED_ROUNDS = (3, 6, 12)
 
-# A candidate is judged by F1 − _OF_LOSS · loss, on validation nodes: the loss has less noise, and
-# F1 is what is wanted.
-_OF_LOSS = 0.3
+# There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.
+_LARGEST_EPOCH = 1 << 38
 
 # A later candidate must be better than an earlier one by this share of the standard error of F1.
 # Within it they are equal, and the order of the candidates decides.
@@ -115,6 +114,8 @@ def choose(
         return Choice(first, why=f"{found[0].name}, as there are no validation nodes to race on")
     if first.epochs < rounds_of(first)[0]:
         return Choice(first, why=f"{found[0].name}, as {first.epochs} epochs are too few to race")
+    if epoch_work(graph, first) > _LARGEST_EPOCH:
+        return Choice(first, why=f"{found[0].name}, as the graph is too large to race on")
     check_trainable(graph, first)
     with thread_count(first.threads), memory_of_device():
         choice = race(graph, found)
@@ -131,25 +132,25 @@ def rounds_of(config: TrainConfig) -> tuple[int, ...]:
 def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     """Train all candidates, and drop the worse half of those left after each round."""
     shared, began = SharedData(), time.perf_counter()
-    running = [
-        Training(each.config, choose_backend(graph, each.config, shared=shared)) for each in found
-    ]
+    running = {
+        number: Training(each.config, choose_backend(graph, each.config, shared=shared))
+        for number, each in enumerate(found)
+    }
     rounds = rounds_of(found[0].config)[: max(1, math.ceil(math.log2(len(found))))]
     tried: dict[int, Tried] = {}
-    left = list(range(len(found)))
     with progress("Racing candidates", len(found) * rounds[0], "epochs") as advance:
         for epochs in rounds:
-            for number in left:
-                training = running[number]
+            for number, training in running.items():
                 while training.has_more_epochs and len(training.history) < epochs:
                     training.epoch()
                     advance(1)
                 tried[number] = judged(found[number].name, training, number, graph)
-            ranked = sorted(left, key=lambda number: -tried[number].score)
-            left = sorted(ranked[: math.ceil(len(left) / 2)])
-    (winner,) = left
+            ranked = sorted(running, key=lambda number: -tried[number].score)
+            for number in ranked[math.ceil(len(ranked) / 2) :]:
+                del running[number]
+    shared.clear()
+    ((winner, training),) = running.items()
     tried[winner] = replace(tried[winner], kept=True)
-    training = running[winner]
     spent = time.perf_counter() - began - sum(training.seconds.values())
     lengths = " and ".join(map(str, rounds))
     return Choice(
@@ -162,16 +163,13 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
 
 
 def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
-    """A candidate by its best epoch so far; `number` is its place in the order of candidates."""
-    validated = [record for record in training.history if "val_loss" in record]
-    best = max(validated, key=lambda record: (_score(record), -record["epoch"]))
+    """A candidate by its best epoch so far; `number` is its place in the order of candidates.
+
+    By F1, not by the loss: candidates with stronger regularisation are less sure of what they
+    predict correctly.
+    """
+    best = training.history[training.best_at]
     f1 = best["val_micro_f1"]
     error = math.sqrt(max(f1 * (1 - f1), 0.0) / len(graph.split.val))
-    score = _score(best) - number * _MARGIN * error
+    score = f1 - number * _MARGIN * error
     return Tried(name, len(training.history), f1, best["val_loss"], score)
-
-
-def _score(record: Mapping[str, Any]) -> float:
-    """What a candidate is judged by; a loss that is not finite is the worst."""
-    score = record["val_micro_f1"] - _OF_LOSS * record["val_loss"]
-    return float(score) if math.isfinite(score) else -math.inf
