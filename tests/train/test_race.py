@@ -16,6 +16,9 @@ from tests.cli_runner import run_cli
 from tests.communities import communities, weights_of, with_only_training, without_times
 
 GRAPH = communities(n=200, sparse=True)
+_LABELS = np.array(GRAPH.labels)
+_LABELS[GRAPH.split.val] = -1
+UNKNOWN = communities(n=200, sparse=True, labels=_LABELS)
 HERE: dict[str, Any] = {"device": "cpu", "threads": 1}
 
 
@@ -109,10 +112,11 @@ def test_callbacks_see_every_epoch_of_the_winner_and_may_stop_it() -> None:
         (GRAPH, {"preset": "fast"}),
         (GRAPH, {"epochs": 10}),
         (with_only_training(GRAPH), {}),
+        (UNKNOWN, {}),
         (GRAPH, {"preset": "paper"}),
         (GRAPH, {"method": "graphsage-mean"}),
     ],
-    ids=["fast", "few epochs", "no validation", "paper", "another method"],
+    ids=["fast", "few epochs", "no validation", "no label", "paper", "another method"],
 )
 def test_where_there_is_no_race(graph: Graph, settings: dict[str, Any]) -> None:
     choice = choose(graph, None, settings)
@@ -206,3 +210,8 @@ def test_a_graph_that_is_too_large_is_not_raced_on(monkeypatch: pytest.MonkeyPat
     choice = choose(GRAPH, None, HERE)
     assert choice.config == best_preset(GRAPH).replace(**HERE)
     assert "too large to race on" in choice.why
+
+
+def test_a_round_ends_with_a_validation() -> None:
+    choice = choose(GRAPH, None, HERE | {"validate_every": 7})
+    assert all(each.epochs % 7 == 0 and each.val_micro_f1 > 0 for each in choice.tried)

@@ -110,7 +110,7 @@ def choose(
     first = found[0].config
     if len(found) == 1:
         return Choice(first)
-    if not graph.split.val.size:
+    if not _labelled(graph):
         return Choice(first, why=f"{found[0].name}, as there are no validation nodes to race on")
     if first.epochs < rounds_of(first)[0]:
         return Choice(first, why=f"{found[0].name}, as {first.epochs} epochs are too few to race")
@@ -122,6 +122,14 @@ def choose(
     for line in choice.table():
         note(line)
     return choice
+
+
+def _labelled(graph: Graph) -> bool:
+    """True if some validation node has a label."""
+    if graph.labels is None:
+        return False
+    known = graph.labels[graph.split.val]
+    return bool(known.size and (known.ndim > 1 or (known >= 0).any()))
 
 
 def rounds_of(config: TrainConfig) -> tuple[int, ...]:
@@ -141,7 +149,7 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     with progress("Racing candidates", len(found) * rounds[0], "epochs") as advance:
         for epochs in rounds:
             for number, training in running.items():
-                while training.has_more_epochs and len(training.history) < epochs:
+                while training.has_more_epochs and not _ended(training, epochs):
                     training.epoch()
                     advance(1)
                 tried[number] = judged(found[number].name, training, number, graph)
@@ -160,6 +168,12 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
         round(max(spent, 0.0), 3),
         training,
     )
+
+
+def _ended(training: Training, epochs: int) -> bool:
+    """True after a round of so many epochs; it ends with a validation."""
+    history = training.history
+    return len(history) >= epochs and "val_loss" in history[-1]
 
 
 def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
