@@ -83,26 +83,27 @@ def candidates(
 
 
 _STRONG: dict[str, Any] = {"dropout": 0.5, "weight_decay": 5e-4, "weight_decay_on": "all"}
+_WEAK: dict[str, Any] = {"dropout": (0.2, 0.5)}
 _PAIR: dict[str, Any] = {"pair": True, "hidden": 256}
 
 
 def _full_options(*, dense: bool) -> dict[str, dict[str, Any]]:
     """What the candidates of full passes differ in, by name."""
-    weak = {"dropout": 0.5}
-    scaled = {"norm": "layer"} if dense else {"feature_scaling": "row"}
-    return {
+    found = {
         "with and without own rows": _PAIR | _STRONG | {"dropout": 0.7},
-        "own rows, scaled rows": _STRONG | scaled,
-        "own rows, no L2": weak,
+        "own rows, layer norm": _WEAK | {"norm": "layer"},
+        "own rows, no L2": {"dropout": 0.5},
     }
+    if not dense:
+        found["own rows, scaled rows"] = _STRONG | {"feature_scaling": "row"}
+    return found
 
 
 def _sampled_options() -> dict[str, dict[str, Any]]:
     """The same for sampled batches, whose noise regularises as well."""
-    weak = {"dropout": (0.2, 0.5)}
     return {
-        "own rows, layer norm": weak | {"norm": "layer"},
-        "with and without own rows": _PAIR | weak,
+        "own rows, layer norm": _WEAK | {"norm": "layer"},
+        "with and without own rows": _PAIR | _WEAK,
     }
 
 

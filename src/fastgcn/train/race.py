@@ -29,8 +29,8 @@ _SAMPLED_ROUNDS = (3, 6, 12)
 # There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.
 _LARGEST_EPOCH = 1 << 38
 
-# A later candidate must be better than an earlier one by this share of the standard error of F1.
-# Within it they are equal, and the order of the candidates decides.
+# Another candidate must be better than the first by this share of the standard error of F1. Within
+# it they count as equal, and the first is taken.
 _MARGIN = 0.25
 
 
@@ -177,7 +177,7 @@ def _ended(training: Training, epochs: int) -> bool:
 
 
 def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
-    """A candidate by its best epoch so far; `number` is its place in the order of candidates.
+    """A candidate by its best epoch so far; `number` is 0 for the first.
 
     By F1, not by the loss: candidates with stronger regularisation are less sure of what they
     predict correctly.
@@ -185,5 +185,5 @@ def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
     best = training.history[training.best_at]
     f1 = best["val_micro_f1"]
     error = math.sqrt(max(f1 * (1 - f1), 0.0) / len(graph.split.val))
-    score = f1 - number * _MARGIN * error
+    score = f1 - (_MARGIN * error if number else 0.0)
     return Tried(name, len(training.history), f1, best["val_loss"], score)
