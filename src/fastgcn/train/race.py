@@ -110,7 +110,7 @@ def choose(
     first = found[0].config
     if len(found) == 1:
         return Choice(first)
-    if not _labelled(graph):
+    if not graph.split.val.size:
         return Choice(first, why=f"{found[0].name}, as there are no validation nodes to race on")
     if first.epochs < rounds_of(first)[0]:
         return Choice(first, why=f"{found[0].name}, as {first.epochs} epochs are too few to race")
@@ -122,14 +122,6 @@ def choose(
     for line in choice.table():
         note(line)
     return choice
-
-
-def _labelled(graph: Graph) -> bool:
-    """True if some validation node has a label."""
-    if graph.labels is None:
-        return False
-    known = graph.labels[graph.split.val]
-    return bool(known.size and (known.ndim > 1 or (known >= 0).any()))
 
 
 def rounds_of(config: TrainConfig) -> tuple[int, ...]:
