@@ -92,7 +92,7 @@ class TrainConfig:
         "validation nodes, fast takes the first of them, paper has the paper's.")
     method: Method = _general("fastgcn",
         "System to train: fastgcn, gcn, gcn-batched, graphsage-gcn, graphsage-mean; or variants: "
-        "fastgcn-uniform, fastgcn-transductive, authors-code.")
+        "fastgcn-uniform, fastgcn-transductive, authors-code.", automatic=True)
     seed: int = _general(0, "Seed of everything random.", at_least=0, at_most=_LARGEST_SEED)
     epochs: int = _general(
         400, "Passes over the training nodes, at most.", automatic=True, at_least=1)
@@ -124,7 +124,7 @@ class TrainConfig:
         "Scale features: none, row (magnitudes of a node sum to 1) or standard (z-scores of each "
         "column).", automatic=True)
     precompute: bool = _network(
-        True, "Compute ÂX once, so that the first layer is exact (Table 2).")
+        True, "Compute ÂX once, so that the first layer is exact (Table 2).", automatic=True)
 
     samples: int | tuple[int, ...] | Literal["auto"] = _sampling(400,
         "Vertices drawn for a sampled layer, such as 400, or 400,200 from the input up; auto "
