@@ -13,8 +13,8 @@ from fastgcn.report.page import Table, markdown
 from fastgcn.text import guard, printable, printable_json, unguard
 
 SOURCES = Path(__file__).parents[1] / "src" / "fastgcn"
-ACTING = ["\x1b", "\x00", "\x07", "\r", "\n", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff",
-          "\u2028", "\ud800", "\uffff", "\U000e0041"]  # fmt: skip
+ACTING = ["\x1b", "\x00", "\x07", "\r", "\n", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b",
+          "\ufeff", "\u2028", "\ud800", "\uffff", "\U000e0041"]  # fmt: skip
 
 
 @pytest.mark.parametrize("character", ACTING, ids=ascii)
