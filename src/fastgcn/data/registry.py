@@ -21,6 +21,7 @@ from fastgcn.data.store import is_store
 from fastgcn.errors import InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
 from fastgcn.locks import locked
+from fastgcn.text import printable
 
 PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 
@@ -123,7 +124,7 @@ def fetch_generated(name: str) -> Path:
     store.parent.mkdir(parents=True, exist_ok=True)
     with locked(store.with_name(f".{name}.generating"), str(store), wait=True):
         if not is_store(store):  # another process may have made it
-            print(f"Generating {name} in {store}; this is done once", file=sys.stderr)
+            print(printable(f"Generating {name} in {store}; this is done once"), file=sys.stderr)
             generate(PRESETS[name], store)
     return store
 
