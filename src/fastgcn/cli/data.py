@@ -148,8 +148,10 @@ def info(
     """Describe a graph: counts, degrees, classes, split, homophily, memory, what was cleaned."""
     from fastgcn.data.info import describe
     from fastgcn.data.shards import is_sharded
+    from fastgcn.writing import recover
 
     if verify:
+        recover(Path(data))
         verify_folder(Path(data))
         if is_sharded(Path(data)):
             return

@@ -31,7 +31,7 @@ from fastgcn.data.manifest import (
     open_arrays,
     verify_arrays,
 )
-from fastgcn.data.store import FolderWriter, verify_origin, write_manifest
+from fastgcn.data.store import verify_origin, write_manifest
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, check_all
@@ -49,6 +49,7 @@ from fastgcn.schema import (
     validate,
 )
 from fastgcn.scratch import make_room
+from fastgcn.writing import FolderWriter, recover
 
 SCHEMA = 2
 MANIFEST = "part.json"
@@ -82,6 +83,7 @@ def is_sharded(folder: Path) -> bool:
 
 
 def _some_part(folder: Path) -> Path | None:
+    recover(folder)
     found = (part for part in folder.glob("part-*") if (part / MANIFEST).is_file())
     return min(found, default=None)
 

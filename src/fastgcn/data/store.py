@@ -1,15 +1,11 @@
 """The store: a graph as a folder of `.npy` files and a manifest, opened memory-mapped."""
 
 import contextlib
-import errno
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -43,67 +39,11 @@ from fastgcn.schema import (
     validate,
 )
 from fastgcn.scratch import reserve
+from fastgcn.writing import FolderWriter, recover
 
 MANIFEST = "graph.json"
 SCHEMA = 1
 _KIND = "fastgcn-store"
-
-
-class FolderWriter:
-    """Writes a folder under a temporary name; `place` renames it. Use as a context manager.
-
-    Nothing is left behind if writing fails. With `force`, an existing folder is replaced if it
-    is empty or `replaceable`; `what` names this kind of folder in messages.
-    """
-
-    def __init__(
-        self,
-        out: str | os.PathLike[str],
-        *,
-        force: bool,
-        what: str,
-        replaceable: Callable[[Path], bool],
-    ) -> None:
-        self.out = Path(out)
-        self._force = force
-        self._placed = False
-        if self.out.exists() and not force:
-            raise InputError(
-                f"{self.out} exists already; choose another folder, or replace it "
-                "(--force, or force=True in Python)"
-            )
-        empty = self.out.is_dir() and not any(self.out.iterdir())
-        if self.out.exists() and not empty and not replaceable(self.out):
-            raise InputError(f"{self.out} is not {what} and will not be overwritten")
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(
-            tempfile.mkdtemp(prefix=f".{self.out.name}.partial-", dir=self.out.parent)
-        )
-        self.folder.chmod(0o777 & ~_umask())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._placed:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(
-                f"could not write {self.out}: {os.strerror(error.errno or 0)}; "
-                "free some space or choose another place; nothing was left behind"
-            ) from error
-
-    def place(self) -> None:
-        """Rename the folder to its final place."""
-        if self._force and self.out.exists():
-            shutil.rmtree(self.out)
-        self.folder.rename(self.out)
-        self._placed = True
 
 
 class StoreWriter(FolderWriter):
@@ -312,6 +252,7 @@ def _check_counts(
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The parsed `graph.json` of a store, checked to be one that this version reads."""
+    recover(folder)
     path = folder / MANIFEST
     manifest = read_any(path, f"{folder} is not a fastgcn store: it has no {MANIFEST}")
     if not isinstance(manifest, dict) or manifest.get("kind") != _KIND:
@@ -365,9 +306,3 @@ def _feature_names(manifest: Mapping[str, Any]) -> tuple[str, ...] | None:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             return None
     return tuple(names) if names and len(names) == manifest["features"] else None
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
