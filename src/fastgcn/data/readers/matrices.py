@@ -20,6 +20,7 @@ from fastgcn.data.readers.parts import (
     read_npy,
     read_npz,
     read_sparse,
+    sizes_of,
     square,
 )
 from fastgcn.errors import FormatError, MissingFileError
@@ -177,7 +178,7 @@ def _matrix(arrays: dict[str, Any], what: str, path: Path) -> Any:
     if missing:
         raise FormatError(f"{path} lacks the array {missing[0]!r}")
     parts = {part: arrays[f"{what}_{part}"] for part in _CSR_PARTS[:3]}
-    return checked_sparse(path, "csr", arrays[f"{what}_shape"], parts)
+    return checked_sparse(path, "csr", sizes_of(arrays[f"{what}_shape"], path), parts)
 
 
 def _either(arrays: dict[str, Any], sparse: str, dense: str, path: Path) -> Any:

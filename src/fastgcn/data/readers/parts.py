@@ -22,6 +22,7 @@ from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph import checks
 from fastgcn.graph.csr import csr_from_edges
 from fastgcn.graph.graph import Graph
+from fastgcn.memory import available_memory, shown_bytes
 from fastgcn.progress import progress
 
 
@@ -203,11 +204,18 @@ def read_sparse(path: Path) -> csr_array | csc_array | coo_array:
             "save it again after .tocsr()"
         )
     arrays = read_npz(path, ("data", *parts[layout]))
-    return checked_sparse(path, layout, head["shape"], arrays)
+    return checked_sparse(path, layout, sizes_of(head["shape"], path), arrays)
+
+
+def sizes_of(shape: AnyArray, path: Path) -> tuple[int, int]:
+    """The numbers of rows and columns from a stored shape."""
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise FormatError(f"{path}: a sparse matrix's shape must be two integers, got {shape}")
+    return int(shape[0]), int(shape[1])
 
 
 def checked_sparse(
-    path: Path, layout: str, shape: AnyArray, parts: Mapping[str, AnyArray]
+    path: Path, layout: str, sizes: tuple[int, int], parts: Mapping[str, AnyArray]
 ) -> csr_array | csc_array | coo_array:
     """A matrix whose offsets and indices are known to be in range.
 
@@ -222,9 +230,6 @@ def checked_sparse(
                 f"{'numbers' if name == 'data' else 'integers'}, "
                 f"got {array.dtype} of shape {array.shape}"
             )
-    if shape.shape != (2,) or shape.dtype.kind not in "iu":
-        raise FormatError(f"{path}: a sparse matrix's shape must be two integers, got {shape}")
-    sizes = int(shape[0]), int(shape[1])
     try:
         if layout == "coo":
             _must_lie_below(parts["row"], sizes[0], "a row")
@@ -257,10 +262,20 @@ def _must_lie_below(ids: AnyArray, n: int, what: str) -> None:
         raise ValueError(f"{what} must lie in 0..{n - 1}, got {worst}")
 
 
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unless memory has no room for it."""
+    size, free = path.stat().st_size, available_memory()
+    if size > free:
+        raise FormatError(
+            f"{path} has {shown_bytes(size)}, but only {shown_bytes(free)} of memory are free"
+        )
+    return path.read_bytes()
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object (a dict) that a JSON file holds."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_bytes(path))
     except (ValueError, RecursionError, OSError) as error:
         raise FormatError(f"{path} cannot be read as JSON: {_reason(error)}") from None
     if not isinstance(value, dict):
