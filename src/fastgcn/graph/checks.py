@@ -36,6 +36,9 @@ class Split:
 # A large array is searched for NaN in chunks of this size, to bound the temporary.
 _CHUNK = 1 << 24
 
+# Class ids may go up to this number, or up to the number of nodes if there are more.
+_MOST_CLASSES = 1 << 16
+
 
 def named(node: int, node_ids: Sequence[Any] | None) -> str:
     """The name of a node in a message: the user's own id, if there is one."""
@@ -57,12 +60,22 @@ def integers(values: Any, what: str) -> IntArray:
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
+        _fits_int64(array, what)
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise InputError(f"{what} must be integers, got {array.dtype}")
+    if array.dtype.kind == "u":
+        _fits_int64(array, what)
     if array.dtype.kind == "u" or array.dtype.itemsize < 4:
         return array.astype(np.int64)
     return array
+
+
+def _fits_int64(array: AnyArray, what: str) -> None:
+    """Check that a conversion to int64 does not wrap; `array` is not empty."""
+    for value in (array.min(), array.max()):
+        if not -(2**63) <= value.item() < 2**63:
+            raise InputError(f"{what} must be integers of 64 bits, got {value}")
 
 
 def in_range(ids: IntArray, n: int, what: str) -> None:
@@ -206,6 +219,8 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
             f"got {array.shape}"
         )
     if array.ndim == 2:
+        if array.shape[1] == 0:
+            raise InputError("labels must have at least one column, one per class, got none")
         if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
             raise InputError("multi-label labels must be 0 or 1 (or bool)")
         _class_count(array.shape[1], class_names)
@@ -213,6 +228,12 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
     ids = integers(array, "labels").astype(np.int64, copy=False)
     if ids.size and int(ids.min()) < -1:
         raise InputError(f"labels must be class ids or -1 for none, got {ids.min()}")
+    # A model has an output for each number up to the largest, also for those that no node has.
+    if class_names is None and ids.size and int(ids.max()) >= max(n, _MOST_CLASSES):
+        raise InputError(
+            f"labels must be class ids from 0, got {ids.max()} in a graph of {n:,} nodes; number "
+            "the classes 0, 1, 2, ..., and give a node without a class the label -1"
+        )
     if class_names is not None and ids.size and int(ids.max()) >= len(class_names):
         raise InputError(
             f"labels must be below the number of classes, {len(class_names)}, got {ids.max()}"
