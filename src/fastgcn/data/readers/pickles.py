@@ -21,7 +21,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import AnyArray
-from fastgcn.data.readers.parts import checked_sparse, read_bytes
+from fastgcn.data.readers.npz import checked_sparse
+from fastgcn.data.readers.parts import read_bytes
 from fastgcn.errors import FormatError, UnsafeFileError
 
 
@@ -31,7 +32,8 @@ class _Record:
     __slots__ = ("args", "state")
 
     def __init__(self, args: tuple[Any, ...]) -> None:
-        self.args, self.state = args, None
+        self.args = args
+        self.state: Any = None
 
 
 class _Array(_Record):
@@ -116,7 +118,7 @@ class _Machine:
             "PROTO": lambda _: None,
             "FRAME": lambda _: None,
             "MARK": lambda _: self._marks.append(len(self._stack)),
-            "POP": lambda _: self._pop() and None,
+            "POP": lambda _: self._discard(),
             "MEMOIZE": lambda _: self._memo.__setitem__(len(self._memo), self._top()),
             "EMPTY_LIST": lambda _: self._stack.append([]),
             "EMPTY_DICT": lambda _: self._stack.append({}),
@@ -146,7 +148,7 @@ class _Machine:
             elif name in _PUTS:
                 memo[_number(argument)] = self._top()
             elif name in _GETS:
-                stack.append(memo[argument])
+                stack.append(memo[_number(argument)])
             elif name in _PLAIN:
                 stack.append(argument)
             elif name in _CONSTANTS:
@@ -169,6 +171,9 @@ class _Machine:
     def _pop(self) -> Any:
         self._top()
         return self._stack.pop()
+
+    def _discard(self) -> None:
+        self._pop()
 
     def _since_mark(self) -> list[Any]:
         if not self._marks:
@@ -221,8 +226,8 @@ def _made(made: type, args: tuple[Any, ...]) -> Any:
     return {} if made is dict else made(args)
 
 
-def _number(value: int) -> int:
-    if not -(2**63) <= value < 2**64:
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or not -(2**63) <= value < 2**64:
         raise ValueError("it holds a number of more than 64 bits")
     return value
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -102,7 +102,7 @@ class TableFile:
                     f"{_SEPARATORS[self._delimiter]}, and with points in fractions"
                 )
 
-    def _csv_batches(self, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _csv_batches(self, columns: Mapping[str, pa.DataType]) -> Generator[pa.RecordBatch]:
         options = pa.csv.ConvertOptions(
             column_types=dict(columns),
             include_columns=list(columns),
@@ -128,7 +128,7 @@ class TableFile:
 
     def _parquet_batches(
         self, columns: Mapping[str, pa.DataType], rows: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch]:
         with (
             _translated(self.path, list(self.types), OSError),
             self._open_parquet() as file,
