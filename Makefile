@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench pages reproduce test-gpu clean
+.PHONY: setup demo test check bench pages reproduce test-gpu test-bounds clean
 
 setup: $(READY)
 
@@ -42,6 +42,12 @@ reproduce: setup
 
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu
+
+# Kernels that check every index. Compiled code is cached by its source, so it has a cache of its own.
+test-bounds: setup
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(BIN)/python -m pytest -n 2 tests/kernels \
+	    tests/proofs tests/data/test_store.py tests/data/test_damaged_store.py tests/data/test_damaged_shards.py \
+	    tests/backends/ranks/test_shard.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
-from fastgcn.backends.base import with_prefix
+from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
@@ -241,6 +241,7 @@ class Training:
         self.history = progress["history"]
         self.backend.restore(tensors, len(self.history))
         self.best = with_prefix(tensors, "best.")
+        check_alike(self.best, self.backend.model.state_dict())
         if self.average is not None:
             self.average.model.load_state_dict(with_prefix(tensors, "average."))
         self.batches = progress["batches"]
@@ -263,7 +264,7 @@ def _restore(training: Training, folder: RunFolder | None) -> None:
     if checkpoint is not None:
         try:
             training.restore(checkpoint)
-        except (KeyError, ValueError, RuntimeError):
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError):
             where = "the run" if folder is None else folder.path
             raise FormatError(
                 f"{where}/state.safetensors is not the state of this run; "
