@@ -162,7 +162,8 @@ def features(values: Any, n: int) -> FloatArray | csr_array:
     array = np.asarray(values)
     if row_count(array) != n:
         raise InputError(f"features must have {n} rows, one per node, got {array.shape[0]}")
-    array = np.ascontiguousarray(_numbers(array).astype(np.float32, copy=False))
+    with np.errstate(over="ignore"):  # what does not fit into a float32 is infinite, and refused
+        array = np.ascontiguousarray(_numbers(array).astype(np.float32, copy=False))
     finite(array, "features")
     return array
 

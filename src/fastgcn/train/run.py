@@ -15,7 +15,8 @@ from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, with_nan, write_bytes, write_text
-from fastgcn.model import GCN, build_model
+from fastgcn.model import GCN, all_finite, build_model
+from fastgcn.progress import note
 
 SCHEMA = 1
 
@@ -49,8 +50,13 @@ class Run:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Run":
-        """A finished run from its folder."""
+        """A run from its folder: a finished one, or the best epoch of one that diverged."""
         return RunFolder.open(Path(path)).load()
+
+    @property
+    def stopped(self) -> str | None:
+        """Why training stopped before its end; None for a finished run."""
+        return self.metrics.get("stopped")
 
 
 @dataclass(slots=True)
@@ -58,7 +64,8 @@ class RunFolder:
     """The files of one run.
 
     `config.json` (settings, data, fingerprint), `metrics.jsonl` (a line an epoch),
-    `state.safetensors` (for resuming), and once finished `model.safetensors` and `result.json`.
+    `state.safetensors` (for resuming), and once training has ended `model.safetensors` and
+    `result.json`, which says under `stopped` if the run diverged and so is not finished.
     """
 
     path: Path
@@ -99,18 +106,41 @@ class RunFolder:
     def discard_if_unused(self) -> None:
         """Remove the folder of a run that was refused before its first epoch."""
         if not (self.path / "metrics.jsonl").exists():
-            (self.path / "config.json").unlink()
-            if not any(self.path.iterdir()):
-                self.path.rmdir()
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove the folder of a run without an epoch worth keeping; other files in it stay."""
+        for name in ("config.json", "metrics.jsonl", "state.safetensors"):
+            (self.path / name).unlink(missing_ok=True)
+        if self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()
 
     @property
     def config(self) -> TrainConfig:
         # A setting newer than the run takes its default, which is the behaviour the run had.
         return TrainConfig.from_dict(self.about["config"]).complete()
 
+    @classmethod
+    def to_resume(cls, path: Path) -> "RunFolder":
+        """As `open`; refuses a run that has stopped because its numbers went wrong."""
+        folder = cls.open(path)
+        if folder.stopped is not None:
+            raise InputError(f"{path} cannot be continued: {folder.stopped}, and start a new run")
+        return folder
+
+    @property
+    def has_model(self) -> bool:
+        """True if training has ended, in whatever way."""
+        return (self.path / "result.json").exists()
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run has stopped before its end; None if it has not."""
+        return self._read_result().get("stopped") if self.has_model else None
+
     @property
     def finished(self) -> bool:
-        return (self.path / "result.json").exists()
+        return self.has_model and self.stopped is None
 
     def write_history(self, history: list[dict[str, Any]]) -> None:
         write_text(self.path / "metrics.jsonl", "".join(dumps(record) + "\n" for record in history))
@@ -145,7 +175,7 @@ class RunFolder:
         return Checkpoint(tensors, json.loads(metadata["progress"]))
 
     def finish(self, run: Run) -> None:
-        """Write the model, then the result that marks the run as finished."""
+        """Write the model, then the result, which marks the run as finished or stopped."""
         model = run.model
         metadata = {
             "schema": str(SCHEMA),
@@ -161,7 +191,7 @@ class RunFolder:
         write_text(self.path / "result.json", dumps(run.metrics, indent=1))
 
     def load(self) -> Run:
-        if not self.finished:
+        if not self.has_model:
             raise InputError(
                 f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
             )
@@ -180,7 +210,17 @@ class RunFolder:
             model.load_state_dict(tensors)
         except (TypeError, ValueError, RuntimeError) as error:
             raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+        if not all_finite(tensors.values()):
+            raise FormatError(
+                f"{path} has weights that are not finite, because its training diverged; train "
+                "again with a lower learning_rate or with scaled features"
+            )
         result = self._read_result()
+        if "stopped" in result:
+            note(
+                f"{self.path} is not a finished run: {result['stopped']}; epoch "
+                f"{result.get('best_epoch')}, the best before that, is used"
+            )
         return Run(
             model=model.eval(),
             config=config,
