@@ -1,11 +1,13 @@
-"""Memory maps are let go of without losing anything."""
+"""Memory maps are let go of without losing anything; JSON is read within limits."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastgcn.arrays import forget
+from fastgcn.files import parse_json, read_json
 
 
 def resident(path: Path) -> int:
@@ -38,3 +40,38 @@ def test_what_was_written_to_a_map_stays(tmp_path: Path) -> None:
     private[3] = 7
     forget(private)
     assert private[3] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        (b"\xff", "invalid start byte"),
+        ("[" * 100_000, "nested more than 32 deep"),
+        ("[" * 33 + "]" * 33, "nested more than 32 deep"),
+        ('{"a":' * 33 + "1" + "}" * 33, "nested more than 32 deep"),
+        ("9" * 5000, "an integer of 5,000 digits"),
+        ("[1, -" + "9" * 30 + "]", "an integer of 31 digits"),
+        (" " * ((1 << 26) + 1), "more than 64 MiB"),
+    ],
+)
+def test_json_beyond_the_limits_is_refused(text: str | bytes, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_json(text)
+
+
+def test_json_within_the_limits_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[" * 32 + str(2**64 - 1) + "]" * 32)
+    found = read_json(tmp_path / "a.json")
+    for _ in range(32):
+        (found,) = found
+    assert found == 2**64 - 1
+    assert parse_json("7") == 7
+    assert parse_json('"text"') == "text"
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_json(tmp_path / "a.json")

@@ -1,12 +1,75 @@
-"""Write files atomically: a reader finds the old file or the new one, also after a kill."""
+"""Write files atomically: a reader finds the old file or the new one, also after a kill.
+
+Read JSON within limits, and only files that are files.
+"""
 
 import json
 import math
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fastgcn.errors import InputError
+
+JSON_BYTES = 1 << 26  # of a whole document: it takes about twenty times as much as objects
+_JSON_DEPTH = 32
+_JSON_DIGITS = 20  # of an integer: those of 64 bits have at most 20
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a file to read; a pipe, device or folder in its place is a `ValueError`.
+
+    A pipe would block until someone writes to it, a device may never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("it is not a regular file")
+    # `open` keeps the path as the name, which numpy keeps with a memory map.
+    return open(str(path), "rb", opener=lambda *_: descriptor)
+
+
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows
+
+
+def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
+    """The JSON value of a file; a `ValueError` says what is wrong with it."""
+    with open_regular(path) as file:
+        return parse_json(file.read(limit + 1), limit)
+
+
+def parse_json(data: bytes | str, limit: int = JSON_BYTES) -> Any:
+    """A JSON value whose size, depth and integers are limited; a `ValueError` says what is wrong.
+
+    >>> parse_json('{"nodes": 3}')
+    {'nodes': 3}
+    >>> parse_json("[" * 100 + "]" * 100)
+    Traceback (most recent call last):
+    ...
+    ValueError: it is nested more than 32 deep
+    """
+    if len(data) > limit:
+        raise ValueError(f"it has more than {limit >> 20} MiB")
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        value = json.loads(text, parse_int=_short_integer)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {_JSON_DEPTH} deep") from None
+    level: list[Any] = [[value]]
+    for _ in range(_JSON_DEPTH + 1):
+        boxes = (box.values() if isinstance(box, dict) else box for box in level)
+        level = [each for box in boxes for each in box if isinstance(each, dict | list)]
+        if not level:
+            return value
+    raise ValueError(f"it is nested more than {_JSON_DEPTH} deep")
+
+
+def _short_integer(digits: str) -> int:
+    if len(digits) > _JSON_DIGITS:
+        raise ValueError(f"it has an integer of {len(digits):,} digits")
+    return int(digits)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
