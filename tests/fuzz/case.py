@@ -79,8 +79,9 @@ def mutation_of(name: str) -> Mutation:
     return _BY_ENDING.get(name[name.rfind(".") :], mutate_bytes)
 
 
-Repair = Callable[[dict[str, bytes], Random], None]
-"""Makes the sums and sizes in a changed input agree again, so that deeper checks are reached."""
+Repair = Callable[[Tree, dict[str, bytes]], None]
+"""Takes a valid input and its changed files; makes sums and sizes agree with the files again, so
+that deeper checks are reached."""
 
 
 def mutate_tree(tree: Tree, rng: Random, repair: Repair | None = None) -> Changes:
@@ -101,9 +102,7 @@ def mutate_tree(tree: Tree, rng: Random, repair: Repair | None = None) -> Change
         if rng.random() < 0.75:
             break
     if repair is not None and rng.random() < 0.6:
-        whole = {**tree, **changed}
-        repair(whole, rng)
-        return {name: data for name, data in whole.items() if tree.get(name) != data}
+        repair(tree, changed)
     return dict(changed)
 
 

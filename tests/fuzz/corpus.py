@@ -3,14 +3,19 @@
 They are the same whenever they are made, so that a case is known by its target and number.
 """
 
+import contextlib
+import hashlib
+import io
 import json
+import pickle
 import tempfile
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from scipy.sparse import csr_array, csr_matrix
 
 from fastgcn import Graph, TrainConfig, fit, save
@@ -139,9 +144,6 @@ def _planetoid(folder: Path) -> None:
 
 def _planetoid_3(folder: Path) -> None:
     """The same objects as Python 3 pickles them."""
-    import pickle
-    from collections import defaultdict
-
     _planetoid(folder)
     graph = toy()
     lists: dict[int, list[int]] = defaultdict(list)
@@ -279,27 +281,27 @@ def corpus(target: str) -> Corpus:
         return {own.name: read_tree(own) for own in sorted(Path(folder).iterdir())}
 
 
-def agree(files: dict[str, bytes], rng: Random) -> None:
-    """Make manifests describe the arrays beside them: types, sizes, sums."""
-    import hashlib
-    import io
+def agree(tree: Mapping[str, bytes], changed: dict[str, bytes]) -> None:
+    """Make manifests describe the changed arrays beside them: types, sizes, sums."""
+    for name in [name for name in changed if name.endswith(".npy")]:
+        folder, _, file = name.rpartition("/")
+        for manifest in ("graph.json", "part.json"):
+            path = f"{folder}/{manifest}".lstrip("/")
+            if path not in tree:
+                continue
+            # What is no array or no manifest any more stays as it is.
+            with contextlib.suppress(Exception):
+                content = json.loads(changed.get(path, tree[path]))
+                content["arrays"][file.removesuffix(".npy")] |= _described(changed[name])
+                changed[path] = json.dumps(content).encode()
 
-    from numpy.lib import format as npy
 
-    for name in [name for name in files if name.endswith(("graph.json", "part.json"))]:
-        try:
-            manifest = json.loads(files[name])
-            arrays = manifest["arrays"]
-            for array, said in arrays.items():
-                data = files.get(f"{name.rpartition('/')[0]}/{array}.npy".lstrip("/"))
-                if data is None:
-                    continue
-                said["sha256"] = hashlib.sha256(data).hexdigest()
-                file = io.BytesIO(data)
-                npy.read_magic(file)
-                shape, _, dtype = npy.read_array_header_1_0(file)
-                said |= {"shape": list(shape), "dtype": dtype.str}
-        except Exception:
-            continue
-        files[name] = json.dumps(manifest).encode()
-        assert rng is not None
+def _described(data: bytes) -> dict[str, Any]:
+    """What a manifest says about the array in a `.npy` file."""
+    said: dict[str, Any] = {"sha256": hashlib.sha256(data).hexdigest()}
+    with contextlib.suppress(Exception):
+        file = io.BytesIO(data)
+        npy.read_magic(file)
+        shape, _, dtype = npy.read_array_header_1_0(file)
+        said |= {"shape": list(shape), "dtype": dtype.str}
+    return said

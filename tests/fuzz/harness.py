@@ -21,21 +21,23 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from random import Random
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import fastgcn
 from fastgcn.errors import FastGCNError
-from tests.fuzz.case import Changes, Placed, mutate_tree
+from tests.fuzz.case import Changes, Placed, load_found, mutate_tree
 from tests.fuzz.corpus import Corpus, corpus
-from tests.fuzz.targets import TARGETS, Action, prepare
+from tests.fuzz.targets import TARGETS, Action, Target, prepare
 
-# Seconds of CPU time, and of waiting, that a case may take.
+# Seconds that a case may compute, and that it may wait: a busy machine lets it wait as well.
 CPU_SECONDS = 5.0
-WALL_SECONDS = 10.0
+WAIT_SECONDS = 10.0
+WALL_SECONDS = 60.0
 
 # What a worker may allocate beside what it holds at its start.
 MEMORY = 2 << 30
@@ -74,56 +76,89 @@ class Result:
         return dict(sorted(found.items(), key=lambda group: -len(group[1])))
 
 
-class Bench:
-    """The valid inputs of a target on disk, and a place to write: where a process runs cases."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A valid input, what is changed in it, and what is done with it."""
 
-    def __init__(self, target: str, folder: Path, inputs: Corpus | None = None) -> None:
+    target: Target
+    placed: Placed
+    changes: Changes
+    action: Action
+    rng: Random
+
+    def run(self, out: Path) -> bool:
+        """True if there is an answer, False if the input is refused. Raises what is neither.
+
+        `out` is an empty folder for the action to write into.
+        """
+        self.placed.apply(self.changes)
+        refused = False
+        try:
+            self.action(self.placed.folder, self.rng, out)
+        except FastGCNError as error:
+            refused = bool(str(error).strip())
+            if not refused:
+                raise AssertionError("an error without a message") from error
+        finally:
+            left = os.listdir(out)  # noqa: PTH208
+            for name in left:
+                shutil.rmtree(out / name, ignore_errors=True)
+            if self.target.writes:
+                self.placed.restore_all()
+            else:
+                self.placed.restore(self.changes)
+        assert not (refused and left), f"left behind: {', '.join(left)}"
+        return not refused
+
+
+class Bench(Protocol):
+    """Where a process makes and runs cases; `out` is a folder to write into."""
+
+    out: Path
+
+    def case(self, seed: int) -> Case: ...
+
+
+class Mutants:
+    """Cases made from the valid inputs of a target, which lie in `folder`."""
+
+    def __init__(self, target: str, folder: Path, inputs: Corpus) -> None:
         self.name, self.target = target, TARGETS[target]
         self.out = folder / "out"
         self.out.mkdir(parents=True)
-        self.inputs = [
-            Placed.at(folder / name, tree)
-            for name, tree in (corpus(target) if inputs is None else inputs).items()
-        ]
+        self.inputs = [Placed.at(folder / name, tree) for name, tree in inputs.items()]
 
-    def case(self, seed: int) -> tuple[Placed, Changes, Action, Random]:
+    def case(self, seed: int) -> Case:
         rng = Random(f"{self.name} {seed}")
         placed = rng.choice(self.inputs)
         actions = self.target.actions
         (action,) = rng.choices(list(actions), list(actions.values()))
-        return placed, mutate_tree(placed.tree, rng, self.target.repair), action, rng
-
-    def run(self, seed: int) -> bool:
-        """Run a case; True if it was answered, False if it was refused. Raises what is neither."""
-        placed, changes, action, rng = self.case(seed)
-        return self.run_changed(placed, changes, action, rng)
-
-    def run_changed(self, placed: Placed, changes: Changes, action: Action, rng: Random) -> bool:
-        placed.apply(changes)
-        refused = False
-        try:
-            action(placed.folder, rng, self.out)
-        except FastGCNError as error:
-            refused = True
-            assert str(error).strip(), "an error without a message"
-        finally:
-            left = os.listdir(self.out)  # noqa: PTH208
-            for name in left:
-                shutil.rmtree(self.out / name, ignore_errors=True)
-            if self.target.writes:
-                placed.restore_all()
-            else:
-                placed.restore(changes)
-        unfinished = [name for name in left if refused and ".partial" in name]
-        assert not unfinished, f"left behind: {', '.join(unfinished)}"
-        return not refused
+        changes = mutate_tree(placed.tree, rng, self.target.repair)
+        return Case(self.target, placed, changes, action, rng)
 
     def warm_up(self) -> None:
         """Do everything once with valid inputs, which loads libraries and compiled code."""
         for placed in self.inputs:
-            for action in self.target.actions:
+            for action, seed in product(self.target.actions, range(3)):
                 with contextlib.suppress(FastGCNError):
-                    self.run_changed(placed, {}, action, Random(0))
+                    Case(self.target, placed, {}, action, Random(seed)).run(self.out)
+
+
+class Found:
+    """The cases that were kept because they once went wrong."""
+
+    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
+        self.folder, self.files = folder, files
+        self.out = folder / "out"
+        self.out.mkdir(parents=True)
+
+    def case(self, seed: int) -> Case:
+        about, files, odd = load_found(self.files[seed])
+        target = TARGETS[str(about["target"])]
+        (action,) = (each for each in target.actions if each.__name__ == about["action"])
+        shutil.rmtree(self.folder / "input", ignore_errors=True)
+        placed = Placed.at(self.folder / "input" / str(about["input"]), files)
+        return Case(target, placed, odd, action, Random(str(about["rng"])))
 
 
 def place_of(error: BaseException) -> str:
@@ -138,24 +173,27 @@ def place_of(error: BaseException) -> str:
 _STATE = struct.Struct("qddqq")
 
 
+MakeBench = Callable[[Path], Bench]
+
+
 class Worker:
     """A forked process that runs every `step`-th case from `seed` on."""
 
-    def __init__(self, target: str, inputs: Corpus, seed: int, stop: int, step: int) -> None:
-        self.target, self.stop, self.step = target, stop, step
+    def __init__(self, name: str, make: MakeBench, seed: int, stop: int, step: int) -> None:
+        self.name, self.make, self.stop, self.step = name, make, stop, step
         self.state = mmap.mmap(-1, _STATE.size)
         self.state[:] = _STATE.pack(seed, 0.0, time.monotonic(), 0, 0)
-        self.folder = Path(tempfile.mkdtemp(prefix=f"fuzz-{target}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
         self.log = self.folder / "log"
         reading, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(reading)
-            self._work(inputs, seed, writing)
+            self._work(seed, writing)
         os.close(writing)
         self.pipe = os.fdopen(reading, "rb")
 
-    def _work(self, inputs: Corpus, seed: int, writing: int) -> NoReturn:
+    def _work(self, seed: int, writing: int) -> NoReturn:
         status = 1
         try:
             log = os.open(self.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
@@ -168,7 +206,7 @@ class Worker:
                 os.environ["TMPDIR"] = str(self.folder)
                 tempfile.tempdir = str(self.folder)
                 os.chdir(self.folder)
-                self._loop(inputs, seed, writing)
+                self._loop(seed, writing)
                 status = 0
         except BaseException:
             traceback.print_exc()
@@ -176,18 +214,18 @@ class Worker:
         finally:
             os._exit(status)
 
-    def _loop(self, inputs: Corpus, seed: int, writing: int) -> None:
-        warnings.simplefilter("ignore")
-        bench = Bench(self.target, self.folder / "bench", inputs)
+    def _loop(self, seed: int, writing: int) -> None:
+        bench = self.make(self.folder / "bench")
         answers = 0
-        null = open(os.devnull, "w")  # noqa: SIM115, PTH123
         for done, number in enumerate(range(seed, self.stop, self.step)):
-            self.state[:] = _STATE.pack(number, time.process_time(), time.monotonic(), done, answers)
+            self.state[:] = _STATE.pack(
+                number, time.process_time(), time.monotonic(), done, answers
+            )
             try:
-                with contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
-                    answers += bench.run(number)
+                with silence():
+                    answers += bench.case(number).run(bench.out)
             except (Exception, SystemExit) as error:
-                found = finding(bench, number, error)
+                found = finding(self.name, bench, number, error)
                 os.write(writing, json.dumps(asdict(found)).encode() + b"\n")
                 del error
             if done % 1000 == 999:
@@ -196,7 +234,7 @@ class Worker:
         self.state[:] = _STATE.pack(self.stop, 0.0, time.monotonic(), total, answers)
 
     def read_state(self) -> tuple[int, float, float, int, int]:
-        return _STATE.unpack(self.state[:])  # type: ignore[return-value]
+        return _STATE.unpack(self.state[:])
 
     def findings(self) -> Iterator[Finding]:
         while select.select([self.pipe], [], [], 0)[0]:
@@ -207,12 +245,15 @@ class Worker:
 
     def too_long(self) -> str:
         """What the current case has used up; empty if nothing."""
-        _, cpu, wall, _, _ = self.read_state()
-        if time.monotonic() - wall < CPU_SECONDS:
+        _, began, wall, _, _ = self.read_state()
+        waited = time.monotonic() - wall
+        if waited < CPU_SECONDS:
             return ""
-        if _cpu_seconds(self.pid) - cpu > CPU_SECONDS:
+        computed = _cpu_seconds(self.pid) - began
+        if computed > CPU_SECONDS:
             return f"more than {CPU_SECONDS:g} s"
-        return "waits for ever" if time.monotonic() - wall > WALL_SECONDS else ""
+        idle = waited > WAIT_SECONDS and computed < WAIT_SECONDS / 20
+        return "waits for ever" if idle or waited > WALL_SECONDS else ""
 
     def kill(self) -> None:
         """Have the worker write where it is, then end it."""
@@ -229,17 +270,20 @@ class Worker:
         ours = re.search(rf'File "{re.escape(_OURS)}([^"]+)", line (\d+) in (\S+)', trace)
         frame = f"{ours[1]}:{ours[2]} {ours[3]}" if ours else "?"
         lines = [line for line in text.splitlines() if line.strip()]
-        return Finding(self.target, seed, "", what, frame, lines[-1][:200] if lines else "")
+        return Finding(self.name, seed, "", what, frame, lines[-1][:200] if lines else "")
+
+    def following(self, seed: int) -> "Worker":
+        return Worker(self.name, self.make, seed, self.stop, self.step)
 
     def close(self) -> None:
         self.pipe.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def finding(bench: Bench, seed: int, error: BaseException) -> Finding:
-    action = bench.case(seed)[2].__name__
+def finding(name: str, bench: Bench, seed: int, error: BaseException) -> Finding:
+    action = bench.case(seed).action.__name__
     message = " ".join(str(error).split())[:200]
-    return Finding(bench.name, seed, action, type(error).__name__, place_of(error), message)
+    return Finding(name, seed, action, type(error).__name__, place_of(error), message)
 
 
 def _limit_memory() -> None:
@@ -258,34 +302,51 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def fuzz(target: str, cases: int, first: int = 0, jobs: int = 1) -> Result:
-    """Run the cases first..first+cases-1 of a target on several processes."""
+    """Run the cases first..first+cases-1 of a target."""
     prepare()
     inputs = corpus(target)
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, silence():
+        Mutants(target, Path(folder) / "bench", inputs).warm_up()
+    return watch(target, lambda folder: Mutants(target, folder, inputs), cases, first, jobs)
+
+
+def replay(files: Sequence[Path]) -> Result:
+    """Run the cases that were kept in files."""
+    prepare()
+    return watch("found", lambda folder: Found(folder, files), len(files))
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    with open(os.devnull, "w") as null, warnings.catch_warnings():  # noqa: PTH123
         warnings.simplefilter("ignore")
-        null = open(os.devnull, "w")  # noqa: SIM115, PTH123
         with contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
-            Bench(target, Path(folder) / "bench", inputs).warm_up()
+            yield
+
+
+def watch(name: str, make: MakeBench, cases: int, first: int = 0, jobs: int = 1) -> Result:
+    """Run the cases first..first+cases-1 of a bench on `jobs` forked processes."""
     gc.collect()
     gc.freeze()  # what is there now is not copied into every worker
-    result = Result(target, first)
+    result = Result(name, first)
     start = time.monotonic()
     stop = first + cases
-    workers = [Worker(target, inputs, first + job, stop, jobs) for job in range(min(jobs, cases))]
+    workers = [Worker(name, make, first + job, stop, jobs) for job in range(min(jobs, cases))]
     try:
         while workers:
             time.sleep(0.02)
-            workers = [left for worker in workers if (left := _tend(worker, inputs, result))]
+            workers = [left for worker in workers if (left := _tend(worker, result))]
     finally:
         for worker in workers:
             worker.kill()
             os.waitpid(worker.pid, 0)
             worker.close()
+    gc.unfreeze()
     result.seconds = time.monotonic() - start
     return result
 
 
-def _tend(worker: Worker, inputs: Corpus, result: Result) -> Worker | None:
+def _tend(worker: Worker, result: Result) -> Worker | None:
     """Collect what a worker found; the worker to go on with, None at its end."""
     result.findings += worker.findings()
     ended, status = os.waitpid(worker.pid, os.WNOHANG)
@@ -301,13 +362,11 @@ def _tend(worker: Worker, inputs: Corpus, result: Result) -> Worker | None:
     result.cases, result.answers = result.cases + done, result.answers + answers
     following = None
     if what or status != 0:
-        signalled = os.WIFSIGNALED(status)
-        what = what or (signal.Signals(os.WTERMSIG(status)).name if signalled else "the worker failed")
-        result.findings.append(worker.dead(what))
-        result.cases += 1
-        if what == "the worker failed":
+        if not what and not os.WIFSIGNALED(status):
             raise RuntimeError(worker.log.read_text(errors="replace"))
+        result.findings.append(worker.dead(what or signal.Signals(os.WTERMSIG(status)).name))
+        result.cases += 1
         if seed + worker.step < worker.stop:
-            following = Worker(worker.target, inputs, seed + worker.step, worker.stop, worker.step)
+            following = worker.following(seed + worker.step)
     worker.close()
     return following

@@ -14,7 +14,6 @@ from fastgcn.arrays import AnyArray
 from tests.fuzz.mutate_bytes import extreme_word, mutate_bytes
 from tests.fuzz.mutate_json import changed_json
 from tests.fuzz.values import (
-    DTYPES,
     FLOATS,
     HEADER_DTYPES,
     HEADER_ORDERS,
@@ -52,7 +51,9 @@ def mutate_array(array: AnyArray, rng: Random) -> AnyArray:
         case 12:
             return array.astype(array.dtype.newbyteorder())
         case 13:
-            return rng.choice((array[..., None], array[None], array.T, flat, np.asfortranarray(array)))
+            return rng.choice(
+                (array[..., None], array[None], array.T, flat, np.asfortranarray(array))
+            )
         case 14:
             flat[:] = flat[at] if n else 0
         case 15 if array.ndim:
@@ -65,7 +66,9 @@ def _extreme(flat: AnyArray, at: int, rng: Random) -> Any:
     if kind in "iu":
         limits = np.iinfo(flat.dtype)
         near = int(flat[at]) + rng.choice((-1, 1, len(flat)))
-        value = rng.choice((limits.min, limits.max, near, near, len(flat), -len(flat), *INTEGERS[:9]))
+        value = rng.choice(
+            (limits.min, limits.max, near, near, len(flat), -len(flat), *INTEGERS[:9])
+        )
         return min(max(value, limits.min), limits.max)
     if kind == "f":
         return rng.choice(FLOATS)
@@ -101,7 +104,9 @@ def _other_header(data: bytes, rng: Random) -> bytes:
     except Exception:
         fields = {"descr": "'<i8'", "fortran_order": "False", "shape": "(8,)"}
     pools = {"descr": HEADER_DTYPES, "shape": HEADER_SHAPES, "fortran_order": HEADER_ORDERS}
-    key = rng.choice(("descr", "descr", "shape", "shape", "fortran_order", "remove", "raw", "version"))
+    key = rng.choice(
+        ("descr", "descr", "shape", "shape", "fortran_order", "remove", "raw", "version")
+    )
     if key in pools:
         fields[key] = rng.choice(pools[key])
     elif key == "remove" and fields:
@@ -109,7 +114,11 @@ def _other_header(data: bytes, rng: Random) -> bytes:
     header = ("{" + "".join(f"'{name}': {text}, " for name, text in fields.items()) + "}").encode()
     if key == "raw":
         header = rng.choice((*HEADERS, mutate_bytes(header, rng)))
-    version = rng.choice((b"\1\0", b"\2\0", b"\3\0", b"\0\0", b"\4\0", b"\1\1", b"\xff\xff")) if key == "version" else b"\1\0"
+    version = (
+        rng.choice((b"\1\0", b"\2\0", b"\3\0", b"\0\0", b"\4\0", b"\1\1", b"\xff\xff"))
+        if key == "version"
+        else b"\1\0"
+    )
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     size = len(header).to_bytes(2 if version == b"\1\0" else 4, "little")
     if rng.random() < 0.1:
@@ -138,7 +147,10 @@ def mutate_npz(data: bytes, rng: Random, other: bytes = b"") -> bytes:
         case 1:
             members.append((name, mutate_npy(content, rng)))
         case 2:
-            members[at] = rng.choice((name.upper(), name[:-4], "../" + name, "", "a/" + name, name + "\0")), content
+            members[at] = (
+                rng.choice((name.upper(), name[:-4], "../" + name, "", "a/" + name, name + "\0")),
+                content,
+            )
         case 3:
             members[at] = name, rng.choice(members)[1]
         case 4:
@@ -164,7 +176,21 @@ def _archive(members: list[tuple[str, bytes]], method: int) -> bytes:
     return buffer.getvalue()
 
 
-_TYPES = ("F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", "F8_E4M3", "C64", "I128", "", "f32")
+_TYPES = (
+    "F32",
+    "F64",
+    "F16",
+    "BF16",
+    "I64",
+    "I32",
+    "U8",
+    "BOOL",
+    "F8_E4M3",
+    "C64",
+    "I128",
+    "",
+    "f32",
+)
 
 
 def mutate_safetensors(data: bytes, rng: Random, other: bytes = b"") -> bytes:
@@ -185,7 +211,9 @@ def mutate_safetensors(data: bytes, rng: Random, other: bytes = b"") -> bytes:
         content = content[:at] + word + content[at + len(word) :]
         text = data[8 : 8 + length].decode()
     else:
-        tensors = [value for value in header.values() if isinstance(value, dict) and "dtype" in value]
+        tensors = [
+            value for value in header.values() if isinstance(value, dict) and "dtype" in value
+        ]
         if tensors and kind < 0.55:
             tensor = rng.choice(tensors)
             tensor["dtype"] = rng.choice(_TYPES)
@@ -205,7 +233,9 @@ def _other_extent(tensor: dict[str, Any], rng: Random) -> None:
     """Another shape or place of a tensor; where it can, one that takes as many bytes."""
     shape = tensor.get("shape")
     if isinstance(shape, list) and shape and rng.random() < 0.6:
-        tensor["shape"] = rng.choice((shape[::-1], [*shape, 1], shape[:-1], [1, *shape], [*shape[:-1], 0], [1 << 40, 0]))
+        tensor["shape"] = rng.choice(
+            (shape[::-1], [*shape, 1], shape[:-1], [1, *shape], [*shape[:-1], 0], [1 << 40, 0])
+        )
     else:
         tensor["data_offsets"] = [rng.choice(INTEGERS), rng.choice(INTEGERS)]
 
@@ -214,5 +244,3 @@ def _joined(header: str, content: bytes) -> bytes:
     text = header.encode(errors="surrogatepass")
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + content
-
-

@@ -52,9 +52,15 @@ def mutate_bytes(data: bytes, rng: Random, other: bytes = b"") -> bytes:
         case 10:
             return data[:at] + other[_place(other, rng) :]
         case 11:
-            return data[:first] + rng.choice((b"\0", b"\xff", b" ", b"9")) * (last - first) + data[last:]
+            return (
+                data[:first]
+                + rng.choice((b"\0", b"\xff", b" ", b"9")) * (last - first)
+                + data[last:]
+            )
         case 12:
-            return rng.choice((b"", b"\0", data + b"\0" * 8, data + data, other, b"\xef\xbb\xbf" + data))
+            return rng.choice(
+                (b"", b"\0", data + b"\0" * 8, data + data, other, b"\xef\xbb\xbf" + data)
+            )
     return data + extreme_word(rng)
 
 
@@ -94,15 +100,28 @@ def mutate_text(data: bytes, rng: Random, other: bytes = b"") -> bytes:
             more = other.splitlines(keepends=True)
             lines.insert(at, rng.choice(more) if more else b"\n")
         case 9:
-            mark = rng.choice((b",", b"\t", b";", b'"', b"\n", b"\r", b"\0", b"=", b"[", b"]", b"#"))
+            mark = rng.choice(
+                (b",", b"\t", b";", b'"', b"\n", b"\r", b"\0", b"=", b"[", b"]", b"#")
+            )
             where = rng.randrange(len(lines[at]) + 1)
             lines[at] = lines[at][:where] + mark + lines[at][where:]
         case 10:
-            swapped = rng.choice(((b",", b";"), (b",", b"\t"), (b"\n", b"\r"), (b"\n", b""), (b",", b""), (b",", b",,")))
+            swapped = rng.choice(
+                (
+                    (b",", b";"),
+                    (b",", b"\t"),
+                    (b"\n", b"\r"),
+                    (b"\n", b""),
+                    (b",", b""),
+                    (b",", b",,"),
+                )
+            )
             return data.replace(*swapped)
         case 11:
             text = data.decode("utf-8", errors="replace")
-            return text.encode(rng.choice(("utf-16", "utf-32", "latin1", "utf-8-sig")), errors="replace")
+            return text.encode(
+                rng.choice(("utf-16", "utf-32", "latin1", "utf-8-sig")), errors="replace"
+            )
     return b"".join(lines)
 
 

@@ -84,7 +84,9 @@ def _change(holder: list[Any], rng: Random, other: Any) -> str | None:
             if not _contains(elsewhere[its_key], container):
                 container[key] = elsewhere[its_key]
         case 5 if isinstance(value, list):
-            container[key] = rng.choice((value[::-1], value[1:], value[:-1], value * 2, sorted(value, key=str)))
+            container[key] = rng.choice(
+                (value[::-1], value[1:], value[:-1], value * 2, sorted(value, key=str))
+            )
         case 6 | 7 if isinstance(value, int | float) and not isinstance(value, bool):
             container[key] = value + rng.choice((-1, 1, 0.5, -2 * value, 1 << 31))
         case 8:
@@ -92,12 +94,16 @@ def _change(holder: list[Any], rng: Random, other: Any) -> str | None:
         case 9:
             container[key] = rng.choice(FLOATS)
         case 10:
-            container[key] = rng.choice((None, True, False, [], {}, [[]], [None], {"": None}, [value], {"a": value}))
+            container[key] = rng.choice(
+                (None, True, False, [], {}, [[]], [None], {"": None}, [value], {"a": value})
+            )
         case 11 if rng.random() < 0.5:
             container[key] = _RAW
             return rng.choice(RAW_JSON)
         case 12 if isinstance(value, str):
-            container[key] = rng.choice((*DTYPES, value + " ", value[:-1], value.upper(), value * 2))
+            container[key] = rng.choice(
+                (*DTYPES, value + " ", value[:-1], value.upper(), value * 2)
+            )
         case 13 if isinstance(other, dict | list) and other:
             taken: list[tuple[Any, Any]] = []
             _places(other, taken)

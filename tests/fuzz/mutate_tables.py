@@ -15,8 +15,16 @@ _TYPES = (
     *(pa.bool_(), pa.string(), pa.large_string(), pa.binary(), pa.date32(), pa.timestamp("ns")),
     *(pa.time64("us"), pa.duration("s"), pa.decimal128(20, 3), pa.null(), pa.list_(pa.int64())),
     *(pa.list_(pa.float32()), pa.list_(pa.string()), pa.list_(pa.float64(), 2), pa.binary(3)),
-    *(pa.list_(pa.list_(pa.int64())), pa.struct([("a", pa.int64())]), pa.map_(pa.string(), pa.int64())),
-    *(pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.int64()), pa.string_view()),
+    *(
+        pa.list_(pa.list_(pa.int64())),
+        pa.struct([("a", pa.int64())]),
+        pa.map_(pa.string(), pa.int64()),
+    ),
+    *(
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.dictionary(pa.int8(), pa.int64()),
+        pa.string_view(),
+    ),
 )
 
 
