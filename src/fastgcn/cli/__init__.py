@@ -11,7 +11,7 @@ import typer
 
 from fastgcn._version import __version__
 from fastgcn.cli import apply, data, report, train
-from fastgcn.cli.output import take_any_stream
+from fastgcn.cli.output import say, take_any_stream
 from fastgcn.errors import ElsewhereError, FastGCNError
 from fastgcn.progress import plain_lines
 
@@ -77,10 +77,10 @@ def main(commands: typer.Typer = app) -> None:
             _fail(f"{where}{error.strerror}")
         raise
     except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
+        say("Interrupted.")
         sys.exit(130)
 
 
 def _fail(message: str) -> None:
-    print("Error: " + " ".join(message.split()), file=sys.stderr)
+    say("Error: " + " ".join(message.split()))
     sys.exit(1)

@@ -11,6 +11,7 @@ import typer
 
 from fastgcn.cli.output import console, emit_json, say, show_table, size
 from fastgcn.errors import InputError
+from fastgcn.text import printable
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.process_group import ProcessGroup
@@ -205,7 +206,7 @@ def _show_bars(title: str, counts: dict[str, int], limit: int | None = None) -> 
     shown = dict(list(counts.items())[:limit])
     longest = max(shown.values(), default=0) or 1
     out = console()
-    names = [Text(name) for name in shown]
+    names = [Text(printable(name)) for name in shown]
     beside = len(f"      {longest:,}")  # blanks, and the largest number
     width = min(max((name.cell_len for name in names), default=0), max(8, out.width // 2 - beside))
     length = max(1, min(40, out.width - width - beside))
@@ -367,7 +368,8 @@ def _report_store(graph: "Graph", out: Path, json: bool) -> None:
             }
         )
     else:
-        say(f"{graph}\nwritten to {out}; next: fastgcn info {out}")
+        say(str(graph))
+        say(f"written to {out}; next: fastgcn info {out}")
 
 
 def shard(

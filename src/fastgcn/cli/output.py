@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from fastgcn.files import finite
+from fastgcn.text import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,12 +39,17 @@ def emit_json(value: dict[str, Any]) -> None:
     """
     # A terminal whose encoding is not UTF-8 may not have a character; then it is escaped.
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(finite(value), ensure_ascii=not unicode, allow_nan=False))
+    print(printable_json(json.dumps(finite(value), ensure_ascii=not unicode, allow_nan=False)))
 
 
 def say(text: str) -> None:
     """Print a line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def show_text(text: str) -> None:
+    """Print a line that is part of the result, on stdout."""
+    print(printable(text))
 
 
 def console() -> "Console":
@@ -59,18 +65,21 @@ def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
     from rich.table import Table
     from rich.text import Text
 
-    # Names are the user's own. In a `str`, rich would take [brackets] for markup.
+    def cell(value: Any) -> Text:
+        # Names are the user's own. In a `str`, rich would take [brackets] for markup.
+        return Text(printable(str(value)))
+
     table = Table(
-        title=Text(title),
+        title=cell(title),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
         show_header=any(head),
     )
     for i, name in enumerate(head):
-        table.add_column(Text(name), justify="left" if i == 0 else "right")
+        table.add_column(cell(name), justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*map(cell, row))
     console().print(table)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from fastgcn.cli.apply import Data, RunPath, Threads, held_to, open_run
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
-from fastgcn.cli.output import emit_json, say, show_table
+from fastgcn.cli.output import emit_json, say, show_table, show_text
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def diagnose(
         return
     members = member_table(found)
     show_table(members.caption, members.head, members.rows)
-    print(SIZES_NOTE)
+    show_text(SIZES_NOTE)
     for table in size_tables(found):
         show_table(table.caption, table.head, table.rows)
     for advice in found.advice:
-        print(advice.sentence)
+        show_text(advice.sentence)
     if out is not None:
         say(f"Page written to {out}")
 

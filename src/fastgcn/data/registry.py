@@ -20,6 +20,7 @@ from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import is_store
 from fastgcn.errors import InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.text import printable
 
 PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 
@@ -119,7 +120,7 @@ def fetch_generated(name: str) -> Path:
         return store
     from fastgcn.data.generate import generate
 
-    print(f"Generating {name} in {store}; this is done once", file=sys.stderr)
+    print(printable(f"Generating {name} in {store}; this is done once"), file=sys.stderr)
     try:
         generate(PRESETS[name], store)
     except (OSError, InputError):

@@ -14,6 +14,7 @@ from fastgcn.graph import checks, convert, convert_networkx
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, Cleaning, clean_csr, csr_from_edges, is_symmetric
 from fastgcn.graph.edges import induced_csr
+from fastgcn.text import unguard
 
 if TYPE_CHECKING:
     import networkx
@@ -258,10 +259,15 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
 
 
 def positions(graph: Graph, words: Sequence[str]) -> IntArray:
-    """The numbers of the nodes whose own ids, as text, are `words`."""
+    """The numbers of the nodes whose own ids, as text, are `words`.
+
+    An id may also be written as in a CSV file of predictions (`fastgcn.text.guard`).
+    """
     if not words:
         raise InputError("no node ids were given")
     found = old_positions(graph, words)
+    guarded = {unguard(word): word for word in words if word not in found}
+    found |= {guarded[own]: node for own, node in old_positions(graph, guarded).items()}
     unknown = [word for word in words if word not in found]
     if unknown:
         raise InputError(
