@@ -38,6 +38,14 @@ class MissingDependencyError(FastGCNError, ImportError):
     """An optional library that this call needs is not installed."""
 
 
+class WriteError(FastGCNError, OSError):
+    """A file or folder could not be written, such as on a full disk."""
+
+
+class BusyError(InputError):
+    """Another process is writing there."""
+
+
 class PeerError(FastGCNError, RuntimeError):
     """Another process of a distributed run does not answer."""
 

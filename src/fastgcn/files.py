@@ -1,17 +1,11 @@
-"""Write files atomically: a reader finds the old file or the new one, also after a kill.
-
-Read JSON within limits, and only files that are files.
-"""
+"""Read JSON within limits, and only files that are files; null stands for NaN and infinity."""
 
 import json
 import math
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
-
-from fastgcn.errors import InputError
 
 JSON_BYTES = 1 << 26  # of a whole document: it takes about twenty times as much as objects
 _JSON_DEPTH = 32
@@ -70,30 +64,6 @@ def _short_integer(digits: str) -> int:
     if len(digits) > _JSON_DIGITS:
         raise ValueError(f"it has an integer of {len(digits):,} digits")
     return int(digits)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    replace_file(path, lambda temporary: temporary.write_bytes(data))
-
-
-def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
-
-
-def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` make a file beside `path`, then rename it to `path`."""
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} into")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name the file to write, such as {path / 'FILE'}")
-    # Always the same name, so that the next write replaces a file that a kill left behind.
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:

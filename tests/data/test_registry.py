@@ -2,7 +2,9 @@
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -190,13 +192,20 @@ def test_generated_once_into_the_cache(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.usefixtures("small_preset")
-def test_generated_store_of_another_process_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def beaten(_: GenerateConfig, out: Path) -> None:
-        save(tiny_graph(), out)
-        raise OSError("the folder is not empty")
+def test_a_store_is_generated_once_for_all_who_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
 
-    monkeypatch.setattr("fastgcn.data.generate.generate", beaten)
-    assert open_store(registry.fetch_generated("reddit-sim")).n_nodes == 2
+    def slow(_: GenerateConfig, out: Path) -> None:
+        time.sleep(0.1)
+        save(tiny_graph(), out)
+        made.append(out)
+
+    monkeypatch.setattr("fastgcn.data.generate.generate", slow)
+    with ThreadPoolExecutor(3) as pool:  # locks count threads as they count processes
+        stores = [*pool.map(registry.fetch_generated, ["reddit-sim"] * 3)]
+    assert made == [stores[0]]
+    assert [open_store(store).n_nodes for store in stores] == [2, 2, 2]
+    assert [file.name for file in stores[0].parent.iterdir()] == ["reddit-sim"]
 
 
 @pytest.mark.usefixtures("small_preset")

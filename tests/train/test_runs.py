@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from fastgcn import Run, embed, fingerprint, fit, predict, resume
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError
-from fastgcn.files import write_bytes
+from fastgcn.writing import write_bytes
 from tests.communities import communities, quick, weights_of
 
 GRAPH = communities().with_source({"data": "communities", "seed": 0})

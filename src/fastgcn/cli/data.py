@@ -148,8 +148,10 @@ def info(
     """Describe a graph: counts, degrees, classes, split, homophily, memory, what was cleaned."""
     from fastgcn.data.info import describe
     from fastgcn.data.store import is_store, open_store
+    from fastgcn.writing import recover
 
     if verify:
+        recover(Path(data))
         if not is_store(Path(data)):
             raise InputError(f"--verify reads a store's checksums, and {data} is not a store")
         open_store(data, verify=True)

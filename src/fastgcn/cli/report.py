@@ -28,8 +28,8 @@ def report(
     json: Json = False,
 ) -> None:
     """Write a self-contained HTML page on a run: curves, classes, degrees, map, time, settings."""
-    from fastgcn.files import write_text
     from fastgcn.report import run_report
+    from fastgcn.writing import write_text
 
     run, graph = open_run(run_path, data, split, split_seed)
     place = out or run_path / "report.html"
@@ -70,7 +70,6 @@ def diagnose(
 ) -> None:
     """Measure the error of sampled layers and gradients, and say how many samples are needed."""
     from fastgcn.diagnose.diagnosis import diagnose as measure
-    from fastgcn.files import write_text
     from fastgcn.report.diagnosis import (
         SIZES_NOTE,
         as_data,
@@ -78,6 +77,7 @@ def diagnose(
         member_table,
         size_tables,
     )
+    from fastgcn.writing import write_text
 
     if out is not None and not out.parent.is_dir():
         # Checked before anything is measured.

@@ -10,6 +10,7 @@ from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import MANIFEST, is_store, open_store, save
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.writing import recover
 
 _RANDOM_SPLIT = ("seed", "train", "val", "test")
 _LISTED = 20  # most files that a message names
@@ -43,6 +44,7 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     if not isinstance(name_or_path, str | os.PathLike) or not os.fspath(name_or_path):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
     path = Path(name_or_path).expanduser()
+    recover(path)
     data = str(path.resolve()) if path.exists() else os.fspath(name_or_path)
     source = {"data": data, **options}
     random_split = _take_random_split(options)

@@ -20,6 +20,7 @@ from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import is_store
 from fastgcn.errors import InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.locks import locked
 from fastgcn.text import printable
 
 PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
@@ -120,12 +121,11 @@ def fetch_generated(name: str) -> Path:
         return store
     from fastgcn.data.generate import generate
 
-    print(printable(f"Generating {name} in {store}; this is done once"), file=sys.stderr)
-    try:
-        generate(PRESETS[name], store)
-    except (OSError, InputError):
-        if not is_store(store):  # otherwise another process made the same store first
-            raise
+    store.parent.mkdir(parents=True, exist_ok=True)
+    with locked(store.with_name(f".{name}.generating"), str(store), wait=True):
+        if not is_store(store):  # another process may have made it
+            print(printable(f"Generating {name} in {store}; this is done once"), file=sys.stderr)
+            generate(PRESETS[name], store)
     return store
 
 

@@ -23,7 +23,6 @@ from fastgcn.data.layout import (
     write_npy,
 )
 from fastgcn.data.store import (
-    FolderWriter,
     entry,
     load_manifest,
     open_array,
@@ -36,6 +35,7 @@ from fastgcn.graph.csr import CSR, check_all, check_rows
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
 from fastgcn.scratch import make_room
+from fastgcn.writing import FolderWriter, recover
 
 SCHEMA = 2
 MANIFEST = "part.json"
@@ -69,6 +69,7 @@ def is_sharded(folder: Path) -> bool:
 
 
 def _some_part(folder: Path) -> Path | None:
+    recover(folder)
     found = (part for part in folder.glob("part-*") if (part / MANIFEST).is_file())
     return min(found, default=None)
 

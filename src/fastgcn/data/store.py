@@ -1,17 +1,13 @@
 """The store: a graph as a folder of `.npy` files and a manifest, opened memory-mapped."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,71 +21,15 @@ from fastgcn.data.layout import (
     npy_header,
     write_npy,
 )
-from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.graph.csr import Cleaning, check_all, damaged
 from fastgcn.graph.graph import Graph
 from fastgcn.scratch import reserve
+from fastgcn.writing import FolderWriter, recover
 
 MANIFEST = "graph.json"
 SCHEMA = 1
 _KIND = "fastgcn-store"
-
-
-class FolderWriter:
-    """Writes a folder under a temporary name; `place` renames it. Use as a context manager.
-
-    Nothing is left behind if writing fails. With `force`, an existing folder is replaced if it
-    is empty or `replaceable`; `what` names this kind of folder in messages.
-    """
-
-    def __init__(
-        self,
-        out: str | os.PathLike[str],
-        *,
-        force: bool,
-        what: str,
-        replaceable: Callable[[Path], bool],
-    ) -> None:
-        self.out = Path(out)
-        self._force = force
-        self._placed = False
-        if self.out.exists() and not force:
-            raise InputError(
-                f"{self.out} exists already; choose another folder, or replace it "
-                "(--force, or force=True in Python)"
-            )
-        empty = self.out.is_dir() and not any(self.out.iterdir())
-        if self.out.exists() and not empty and not replaceable(self.out):
-            raise InputError(f"{self.out} is not {what} and will not be overwritten")
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(
-            tempfile.mkdtemp(prefix=f".{self.out.name}.partial-", dir=self.out.parent)
-        )
-        self.folder.chmod(0o777 & ~_umask())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._placed:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(
-                f"could not write {self.out}: {os.strerror(error.errno or 0)}; "
-                "free some space or choose another place; nothing was left behind"
-            ) from error
-
-    def place(self) -> None:
-        """Rename the folder to its final place."""
-        if self._force and self.out.exists():
-            shutil.rmtree(self.out)
-        self.folder.rename(self.out)
-        self._placed = True
 
 
 class StoreWriter(FolderWriter):
@@ -241,6 +181,7 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The parsed `graph.json` of a store, checked to be one that this version reads."""
+    recover(folder)
     path = folder / MANIFEST
     manifest = load_manifest(path, f"{folder} is not a fastgcn store: it has no {MANIFEST}")
     if manifest.get("kind") != _KIND:
@@ -364,9 +305,3 @@ def _check_nodes(arrays: Mapping[str, AnyArray], manifest: Mapping[str, Any]) ->
     if labels is not None and labels.ndim == 1:
         classes = manifest.get("classes") if names is None else len(names)
         check_all(labels, int(classes or 0), lowest=-1, what="class")
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

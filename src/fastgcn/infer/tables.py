@@ -10,8 +10,8 @@ import numpy as np
 from fastgcn.arrays import FloatArray
 from fastgcn.data.layout import npy_header
 from fastgcn.errors import InputError
-from fastgcn.files import replace_file
 from fastgcn.text import guard
+from fastgcn.writing import replace_file
 
 if TYPE_CHECKING:
     from fastgcn.train.run import Run

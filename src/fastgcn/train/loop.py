@@ -92,6 +92,9 @@ def fit(
         if folder is not None:
             folder.discard_if_unused()
         raise
+    finally:
+        if folder is not None:
+            folder.release()
 
 
 def resume(
@@ -104,8 +107,9 @@ def resume(
 ) -> Run:
     """Continue an interrupted run; on the CPU the result is that of an uninterrupted run.
 
-    Any number of processes can continue it, each with its `shard`. If the run used a sampler of
-    your own, pass it again.
+    Any number of processes can continue it together, each with its `shard`. If another process
+    is training the run, a `BusyError` names it. If the run used a sampler of your own, pass it
+    again.
     """
     path = Path(run_dir)
     if shard is None:
@@ -129,8 +133,11 @@ def resume(
             "fastgcn.resume(run_dir, graph, sampler=...) in Python"
         )
     backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
-    kept = backend.on_first("the run's folder", lambda: folder)
-    return _train(graph, folder.config, backend, kept, callbacks)
+    kept = backend.on_first("the run's folder", folder.claim)
+    try:
+        return _train(graph, folder.config, backend, kept, callbacks)
+    finally:
+        folder.release()
 
 
 def _train(

@@ -14,8 +14,10 @@ from torch import Tensor
 from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.files import dumps, with_nan, write_bytes, write_text
+from fastgcn.files import dumps, with_nan
+from fastgcn.locks import Lock
 from fastgcn.model import GCN, build_model
+from fastgcn.writing import explained, sync, write_bytes, write_text
 
 SCHEMA = 1
 
@@ -59,18 +61,17 @@ class RunFolder:
 
     `config.json` (settings, data, fingerprint), `metrics.jsonl` (a line an epoch),
     `state.safetensors` (for resuming), and once finished `model.safetensors` and `result.json`.
+    The process that trains has the lock `.lock` until it calls `release`; a second one is
+    refused. Readers take no lock: every file is replaced as a whole.
     """
 
     path: Path
     about: dict[str, Any] = field(default_factory=dict)
+    lock: Lock | None = None
 
     @classmethod
     def create(cls, path: Path, about: dict[str, Any]) -> "RunFolder":
-        if (path / "config.json").exists():
-            raise InputError(
-                f"{path} holds a run already; continue it with --resume {path} "
-                "(fastgcn.resume in Python), or choose another folder"
-            )
+        """A new folder for a run, which this process writes."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
@@ -78,7 +79,19 @@ class RunFolder:
                 f"{path} cannot be a run's folder: a file is in its place; choose another one"
             ) from None
         folder = cls(path, {"schema": SCHEMA, **about})
-        write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
+        try:
+            folder.claim()
+            if (path / "config.json").exists():
+                raise InputError(
+                    f"{path} holds a run already; continue it with --resume {path} "
+                    "(fastgcn.resume in Python), or choose another folder"
+                )
+            write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
+        except BaseException:
+            folder.release()
+            if not any(path.iterdir()):
+                path.rmdir()
+            raise
         return folder
 
     @classmethod
@@ -96,12 +109,26 @@ class RunFolder:
             raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
         return cls(path, about)
 
+    def claim(self) -> "RunFolder":
+        """Take the run's lock, as the one process that writes it; a `BusyError` names another."""
+        lock = Lock(self.path / ".lock")
+        lock.take(str(self.path))
+        self.lock = lock
+        return self
+
+    def release(self) -> None:
+        """Let other processes write the run."""
+        if self.lock is not None:
+            self.lock.release()
+
     def discard_if_unused(self) -> None:
-        """Remove the folder of a run that was refused before its first epoch."""
-        if not (self.path / "metrics.jsonl").exists():
+        """Remove the folder of a run that was refused before its first epoch, and release it."""
+        unused = not (self.path / "metrics.jsonl").exists()
+        if unused:
             (self.path / "config.json").unlink()
-            if not any(self.path.iterdir()):
-                self.path.rmdir()
+        self.release()
+        if unused and not any(self.path.iterdir()):
+            self.path.rmdir()
 
     @property
     def config(self) -> TrainConfig:
@@ -112,11 +139,17 @@ class RunFolder:
     def finished(self) -> bool:
         return (self.path / "result.json").exists()
 
+    @property
+    def _remedy(self) -> str:
+        return f"free some space, then continue with: fastgcn train --resume {self.path}"
+
     def write_history(self, history: list[dict[str, Any]]) -> None:
-        write_text(self.path / "metrics.jsonl", "".join(dumps(record) + "\n" for record in history))
+        lines = "".join(dumps(record) + "\n" for record in history)
+        write_text(self.path / "metrics.jsonl", lines, remedy=self._remedy)
 
     def append_history(self, record: dict[str, Any]) -> None:
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        path = self.path / "metrics.jsonl"
+        with explained(path, self._remedy), path.open("a", encoding="utf-8") as file:
             file.write(dumps(record) + "\n")
 
     def read_history(self, epochs: int) -> list[dict[str, Any]]:
@@ -134,8 +167,10 @@ class RunFolder:
         return records
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write what resuming needs; the history up to here reaches the disk before it."""
+        sync(self.path / "metrics.jsonl")
         data = _safetensors(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
-        write_bytes(self.path / "state.safetensors", data)
+        write_bytes(self.path / "state.safetensors", data, remedy=self._remedy)
 
     def load_checkpoint(self) -> Checkpoint | None:
         path = self.path / "state.safetensors"
@@ -157,8 +192,9 @@ class RunFolder:
             "fingerprint": run.fingerprint,
         }
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-        write_bytes(self.path / "model.safetensors", _safetensors(tensors, metadata))
-        write_text(self.path / "result.json", dumps(run.metrics, indent=1))
+        data = _safetensors(tensors, metadata)
+        write_bytes(self.path / "model.safetensors", data, remedy=self._remedy)
+        write_text(self.path / "result.json", dumps(run.metrics, indent=1), remedy=self._remedy)
 
     def load(self) -> Run:
         if not self.finished:
