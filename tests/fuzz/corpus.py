@@ -235,6 +235,7 @@ learning_rate = 1e-2
 inductive = false
 device = "cpu"
 memory = "2GB"
+distribution = "flat"
 power = 2.0
 fanouts = [10, 25]
 norm = 'layer'
@@ -243,12 +244,15 @@ norm = 'layer'
 
 def _settings(folder: Path) -> None:
     (folder / "settings.toml").write_text(_TOML)
-    (folder / "set.txt").write_text("hidden=64\nsamples=400,200\nnorm=layer\nbias=true\n")
+    (folder / "set.txt").write_text("hidden=64\nsamples=3\nnorm=layer\ndropout=0.5\nbias=true\n")
     (folder / "config.json").write_text(json.dumps(settings().to_dict()))
 
 
 def _nodes(folder: Path) -> None:
-    (folder / "nodes.txt").write_text("n0,n1,n7\n")
+    """A folder for each graph."""
+    for name, text in {"plain": "0,3,7", "named": "n0,n1,n7", "sparse": "100,107"}.items():
+        (folder / name).mkdir()
+        (folder / name / "nodes.txt").write_text(text)
 
 
 BUILDERS: dict[str, Callable[[Path], None]] = {
@@ -270,7 +274,7 @@ BUILDERS: dict[str, Callable[[Path], None]] = {
     "parquet": _in_folders(_parquet, _parquet_lists),
     "new-nodes": _in_folders(_new_nodes, _new_nodes_parquet),
     "settings": _in_folders(_settings),
-    "nodes": _in_folders(_nodes),
+    "nodes": _nodes,
 }
 
 

@@ -69,8 +69,18 @@ def _stop(_: dict[str, Any]) -> bool:
     return True
 
 
+def _source(path: Path) -> Path:
+    """What is given to `load`: the folder, or the file of a format that consists of one."""
+    file = path / "toy_photo.npz"
+    return file if os.path.lexists(file) else path
+
+
+def _load(path: Path, _: Random, __: Path) -> None:
+    load(_source(path))
+
+
 def _info(path: Path, _: Random, __: Path) -> None:
-    describe(load(path))
+    describe(load(_source(path)))
 
 
 def _verify(path: Path, _: Random, __: Path) -> None:
@@ -100,7 +110,7 @@ def _shard(path: Path, rng: Random, out: Path) -> None:
 
 
 def _train(path: Path, rng: Random, _: Path) -> None:
-    graph = load(path)
+    graph = load(_source(path), **rng.choice(({}, {"split": "random"})))
     changes: dict[str, Any] = rng.choice(
         (
             {},
@@ -198,7 +208,7 @@ def _import(path: Path, rng: Random, out: Path) -> None:
     options: dict[str, Any] = rng.choice(({}, {}, {"split": "random"}, {"directed": True}))
     if "ind.toy.graph" in os.listdir(path):  # noqa: PTH208
         options = rng.choice(({}, {"split": "public"}, {"split": "random", "seed": 2}))
-    import_graph(str(path), None, None, out / "store", **options)
+    import_graph(str(_source(path)), None, None, out / "store", **options)
     describe(load(out / "store"))
 
 
@@ -239,7 +249,7 @@ def _flags(path: Path, *_: object) -> None:
     given = {}
     for line in text.splitlines():
         name, __, value = line.partition("=")
-        if name in SETTINGS:
+        if name in SETTINGS and SETTINGS[name].kind is not bool:  # a switch has no value
             given[name] = SETTINGS[name].parse(value)
     resolve(_known("plain"), None, given)
 
@@ -255,9 +265,9 @@ def _config(path: Path, _: Random, __: Path) -> None:
         TrainConfig.from_dict(known).complete()
 
 
-def _node_list(path: Path, rng: Random, _: Path) -> None:
+def _node_list(path: Path, _: Random, __: Path) -> None:
     text = (path / "nodes.txt").read_bytes().decode(errors="surrogateescape")
-    parse_nodes(_known(rng.choice(("plain", "named", "sparse"))), text)
+    parse_nodes(_known(path.name), text)
 
 
 def _command(*args: str) -> Action:
@@ -266,7 +276,10 @@ def _command(*args: str) -> Action:
     def run(path: Path, _: Random, out: Path) -> None:
         from fastgcn.cli import main
 
-        before, sys.argv = sys.argv, ["fastgcn", *(a.format(path=path, out=out) for a in args)]
+        before, sys.argv = (
+            sys.argv,
+            ["fastgcn", *(a.format(path=_source(path), out=out) for a in args)],
+        )
         try:
             main()
         except SystemExit as stop:
@@ -277,10 +290,6 @@ def _command(*args: str) -> Action:
 
     run.__name__ = f"fastgcn {args[0]}"
     return run
-
-
-def _load(path: Path, _: Random, __: Path) -> None:
-    load(path)
 
 
 def _reader() -> Target:
