@@ -487,7 +487,7 @@ def test_help_claims_no_default_where_there_is_none(name: str, capfd: Capture) -
         (["predict", "RUN", "--nodes", "@no.txt", "--out", "p.csv"], "there is no file no.txt"),
         (["predict", "RUN", "--new-nodes", "n.csv", "--out", "p.csv"], "go together"),
         (["embed", "RUN", "--layer", "7", "--out", "e.npy"], "layer must lie in -2..2"),
-        (["info", "digits", "--verify"], "digits is not a store"),
+        (["info", "digits", "--verify"], "digits is neither"),
     ],
 )
 def test_mistakes_get_one_sentence(

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray, forget
 from fastgcn.features.sparse import InputRows
-from fastgcn.graph.csr import check_sparse
 from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import add_part_product, sparse_times_sparse
 from fastgcn.progress import progress
@@ -63,8 +62,6 @@ class ColumnMoments(NamedTuple):
 
 def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> ColumnMoments:
     """The moments over the rows `nodes`, which are read in pieces."""
-    if isinstance(features, csr_array):
-        check_sparse(features)
     width = int(features.shape[1])
     found = ColumnMoments(0, np.zeros(width), np.zeros(width))
     step = max(1, _CHUNK_BYTES // max(8 * width, 1))
@@ -264,8 +261,6 @@ class NodeFeatures:
         keep_pages: bool = True,
     ) -> None:
         assert (statistics is None) == (scaling != "standard")
-        if isinstance(features, csr_array):
-            check_sparse(features)
         self.features, self.scaling, self.nodes = features, scaling, nodes
         self.statistics, self.keep_pages = statistics, keep_pages
 
