@@ -37,18 +37,18 @@ def _json(data: bytes) -> object:
 
 
 def _pickle(data: bytes) -> object:
-    from fastgcn.data.readers import planetoid
+    from fastgcn.data.readers import pickles
 
     with _file("ind.toy.allx", data) as path:
-        record = planetoid.read_record(path)
-        for take in (planetoid.array, planetoid.matrix, planetoid.adjacency_lists):
+        record = pickles.read_record(path)
+        for take in (pickles.array, pickles.matrix, pickles.adjacency_lists):
             with refused():
                 take(record, path)
     return None
 
 
 def _npz(data: bytes) -> object:
-    from fastgcn.data.readers.parts import read_npz, read_sparse
+    from fastgcn.data.readers.npz import read_npz, read_sparse
 
     with _file("adj.npz", data) as path:
         with refused():
