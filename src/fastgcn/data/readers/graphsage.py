@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.data.readers.npz import read_npy
 from fastgcn.data.readers.parts import (
     Edges,
     Reader,
@@ -20,7 +21,6 @@ from fastgcn.data.readers.parts import (
     need,
     one_of,
     read_json,
-    read_npy,
 )
 from fastgcn.errors import FormatError
 from fastgcn.graph.checks import Split

@@ -199,11 +199,12 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
     types = {name: pa.string() for name in ends}
     if names.weight is not None and graph.weights is not None:
         types[names.weight] = pa.float64()
-    for batch in edge_table.batches(types):
-        for name, values in ends.items():
-            values += batch.column(name).to_pylist()
-        if names.weight in types:
-            weights.append(floats(batch.column(names.weight)))
+    with edge_table.batches(types) as batches:
+        for batch in batches:
+            for name, values in ends.items():
+                values += batch.column(name).to_pylist()
+            if names.weight in types:
+                weights.append(floats(batch.column(names.weight)))
     return {
         "features": features,
         "source": ends[names.source],
@@ -260,13 +261,14 @@ def _add_edges(
     if columns.weight is not None:
         types[columns.weight] = pa.float64()
     reader = _EdgeReader(table, columns, index)
-    for batch in table.batches(types, rows=_ROWS):
-        source, target = reader.ends(batch)
-        weights = reader.weights(batch)
-        # A table with unknown ids is read to its end only to count them.
-        if reader.unknown_rows == 0:
-            sorter.add(source, target, weights)
-        reader.row += len(batch)
+    with table.batches(types, rows=_ROWS) as batches:
+        for batch in batches:
+            source, target = reader.ends(batch)
+            weights = reader.weights(batch)
+            # A table with unknown ids is read to its end only to count them.
+            if reader.unknown_rows == 0:
+                sorter.add(source, target, weights)
+            reader.row += len(batch)
     reader.check_known()
 
 

@@ -57,12 +57,13 @@ def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
         columns[options.split] = pa.string()
 
     ids = IdCollector(f"column {options.id!r} of {table.path}", from_csv=table.is_csv)
-    for batch in table.batches(columns):
-        ids.add(batch.column(options.id))
-        if label_columns is not None:
-            label_columns.add(batch)
-        if parts is not None:
-            parts.add(batch.column(options.split))
+    with table.batches(columns) as batches:
+        for batch in batches:
+            ids.add(batch.column(options.id))
+            if label_columns is not None:
+                label_columns.add(batch)
+            if parts is not None:
+                parts.add(batch.column(options.split))
     if ids.n == 0:
         raise InputError(f"{table.path} has no rows: a graph must have at least one node")
 
@@ -169,12 +170,13 @@ def write_features(
     types = {name: _csv_type(table.types[name]) for name in columns}
     reader = _FeatureReader(table, columns, node_ids)
     out: AnyArray | None = None
-    for batch in table.batches(types, rows=max(1, _TOGETHER // max(guess, 1))):
-        start = reader.row
-        block = reader.read(batch)
-        if out is None:
-            out = writer.create("features", (n, block.shape[1]), np.float32)
-        out[start : reader.row] = block
+    with table.batches(types, rows=max(1, _TOGETHER // max(guess, 1))) as batches:
+        for batch in batches:
+            start = reader.row
+            block = reader.read(batch)
+            if out is None:
+                out = writer.create("features", (n, block.shape[1]), np.float32)
+            out[start : reader.row] = block
     assert out is not None, "a table without rows was refused before"
     return int(out.shape[1])
 
