@@ -138,9 +138,10 @@ def csr_arrays(indptr: Any, indices: Any, weights: Any) -> tuple[CSR, int]:
             f"indptr must run from 0 to len(indices) = {len(columns)}, "
             f"got {pointers[0]} to {pointers[-1]}"
         )
-    steps = np.diff(pointers)
-    if np.any(steps < 0):
-        raise InputError(f"indptr must not decrease, but does after row {np.argmax(steps < 0)}")
+    # Compared, not subtracted: a difference of the largest numbers wraps round.
+    falls = pointers[1:] < pointers[:-1]
+    if np.any(falls):
+        raise InputError(f"indptr must not decrease, but does after row {np.argmax(falls)}")
     in_range(columns, n, "indices")
     columns = columns.astype(index_dtype(n), copy=False)
     values = None if weights is None else edge_weights(weights, len(columns))
