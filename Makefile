@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench pages reproduce test-gpu test-bounds clean
+.PHONY: setup demo test check bench pages reproduce test-gpu test-bounds fuzz clean
 
 setup: $(READY)
 
@@ -48,6 +48,16 @@ test-bounds: setup
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(BIN)/python -m pytest -n 2 tests/kernels \
 	    tests/proofs tests/data/test_store.py tests/data/test_damaged_store.py tests/data/test_damaged_shards.py \
 	    tests/backends/ranks/test_shard.py
+
+# About an hour on two cores: CASES of each format, from the case numbered SEED, then Atheris.
+CASES ?= 60000
+SEED ?= $(shell date +%s)
+PARSERS := npy json manifest pickle npz toml assignment table nodes
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz all --cases $(CASES) --seed $(SEED) --jobs 2
+	for name in $(PARSERS); do \
+	    $(BIN)/python -m tests.fuzz.parsers $$name -runs=$(CASES) -seed=$(SEED) || exit 1; done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

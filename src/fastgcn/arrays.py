@@ -1,5 +1,6 @@
-"""Array aliases used in signatures; memory maps: unmapping pages, and files that were cut off."""
+"""Array aliases used in signatures; `is_finite`; memory maps: pages, files that were cut off."""
 
+import math
 import mmap
 from typing import Any
 
@@ -12,6 +13,16 @@ IntArray = NDArray[np.integer[Any]]
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
+
+
+def is_finite(array: FloatArray) -> bool:
+    """True if no entry is NaN or infinite: a sum that has one of them is neither.
+
+    >>> is_finite(np.ones(3)), is_finite(np.array([np.inf, -np.inf]))
+    (True, False)
+    """
+    with np.errstate(invalid="ignore"):
+        return math.isfinite(float(array.sum(dtype=np.float64)))
 
 
 def forget(array: AnyArray) -> None:

@@ -395,20 +395,6 @@ def test_evaluate_names_the_part(digits_run: Path, capfd: Capture) -> None:
     assert "Test nodes" not in outcome.out
 
 
-def test_a_diverged_training_is_told_and_is_valid_json(tmp_path: Path, capfd: Capture) -> None:
-    outcome = run_cli(
-        capfd, "train", "digits", "--epochs", 2, "--hidden", 8, "--learning-rate", "1e30",
-        "--run-dir", tmp_path / "r", "--json",
-    )  # fmt: skip
-    assert outcome.err.count("the weights have diverged") == 1
-
-    def refuse(word: str) -> None:
-        pytest.fail(f"{word} is not JSON")
-
-    result = json.loads(outcome.out, parse_constant=refuse)
-    assert result["test_loss"] is None
-
-
 @pytest.mark.parametrize(
     ("name", "module", "work"),
     [

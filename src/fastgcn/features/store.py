@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray, check_whole, forget
+from fastgcn.errors import InputError
 from fastgcn.features.sparse import InputRows
 from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import add_part_product, sparse_times_sparse
@@ -111,7 +112,13 @@ def standardised(rows: FloatArray | csr_array, statistics: Statistics) -> FloatA
 
 def divided_by_sums(rows: FloatArray | csr_array) -> FloatArray | csr_array:
     """Every row divided by the sum of its magnitudes, in place; a row of zeros is unchanged."""
-    sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
+    with np.errstate(over="ignore"):
+        sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
+    if not np.isfinite(sums).all():
+        raise InputError(
+            "feature_scaling = row adds up a node's features, and here they are too large for "
+            "that; divide them by a constant first"
+        )
     scales: FloatArray = np.zeros(len(sums), np.float32)
     np.divide(1, sums, out=scales, where=sums > 0)
     if isinstance(rows, csr_array):
