@@ -63,8 +63,8 @@ def test_a_damaged_history(whole: Path, tmp_path: Path) -> None:
 
     def cases() -> Iterator[Damage]:
         for what, damage in json_damage(tmp_path / "line.json"):
-            if "pipe" in what:
-                continue
+            if "line.json: " not in what:
+                continue  # damage of a whole file
 
             def change(folder: Path, damage: Callable[[Path], object] = damage) -> None:
                 shutil.copy(tmp_path / "line.json", folder / "line.json")
