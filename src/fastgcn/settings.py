@@ -25,6 +25,14 @@ _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str, str]] = {
 }
 
 
+_INT64 = 1 << 63
+
+
+def _short(number: int) -> str:
+    """A whole number of any size as text; Python refuses to write out one of many digits."""
+    return f"a number of {number.bit_length()} bits" if abs(number) > 1 << 128 else str(number)
+
+
 @dataclass(eq=False, repr=False)
 class Setting:
     """One setting. As the default of a dataclass field it marks a value that was not given.
@@ -124,6 +132,8 @@ class Setting:
         return self.number is float and isinstance(value, float) and math.isfinite(value)
 
     def _check_bounds(self, number: float) -> None:
+        if isinstance(number, int) and not -_INT64 <= number < _INT64:
+            raise InputError(f"{self.name} must fit into 64 bits, got {_short(number)}")
         if not all(_BOUNDS[name][0](number, limit) for name, limit in self.bounds.items()):
             texts = (f"{_BOUNDS[name][1]} {limit}" for name, limit in self.bounds.items())
             raise InputError(f"{self.name} must be {' and '.join(texts)}, got {number}")
