@@ -417,4 +417,6 @@ def shard(
         emit_json({"out": str(folder), "parts": parts, "by": by, "nodes": sizes})
         return
     say(f"{parts} parts of {min(sizes):,} to {max(sizes):,} nodes written to {folder}")
-    say(f"Next: torchrun --nproc-per-node {parts} -m fastgcn train {folder}")
+    say(
+        f"Next: torchrun --rdzv-backend loopback --nproc-per-node {parts} -m fastgcn train {folder}"
+    )
