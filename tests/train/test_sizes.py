@@ -47,12 +47,12 @@ fit(graph, quick())
 limit = _line_bytes(Path("/proc/self/status"), "VmSize") + (1 << 30)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for line in json.loads(sys.argv[1]):
-    start, said = time.perf_counter(), ""
+    start, said = time.process_time(), ""
     try:
         exec(line)
     except fastgcn.FastGCNError as error:
         said = str(error)
-    print(json.dumps([said, time.perf_counter() - start]), flush=True)
+    print(json.dumps([said, time.process_time() - start]), flush=True)
 """
 
 
@@ -64,7 +64,7 @@ def under_a_limit(*lines: str) -> list[str]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert max(seconds for _, seconds in found) < 2.0, "on a busy machine"
+    assert max(seconds for _, seconds in found) < 2.0, "of a processor, which others may share"
     return [said for said, _ in found]
 
 
