@@ -182,7 +182,9 @@ def _predict_parts(path: Path, _: Random, __: Path) -> None:
 def _load_run(path: Path, *_: object) -> Run:
     if path.name == "plain":  # interrupted: there is no model yet
         folder = RunFolder.open(path)
-        assert folder.config and folder.load_checkpoint() and folder.read_history(2)
+        repr(folder.config)
+        folder.load_checkpoint()
+        folder.read_history(2)
     return Run.load(path)
 
 
