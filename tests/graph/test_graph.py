@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 
 from fastgcn import Cleaning, Graph
-from fastgcn.errors import FastGCNError, InputError
-from fastgcn.graph.graph import parse_nodes
+from fastgcn.errors import InputError
 from tests.strategies import dense_adjacency, edge_lists, split_of
 
 
@@ -178,11 +177,3 @@ def test_multilabel() -> None:
     assert graph.n_classes == 2
     assert graph.labels is not None
     assert graph.labels.dtype == np.bool_
-
-
-@pytest.mark.parametrize("text", ["9" * 5000, "-1", "0101", "None", "@a\0b", "@", "@.", "²"])
-def test_odd_node_ids_are_refused_in_one_sentence(text: str) -> None:
-    for ids in (None, [100, 101, 102], ["a", "b", "c"]):
-        graph = Graph.from_edges([0], [1], features=np.eye(3), node_ids=ids)
-        with pytest.raises(FastGCNError):
-            parse_nodes(graph, text)

@@ -253,8 +253,6 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
             raise MissingFileError(f"there is no file {text[1:]} with node ids") from None
         except UnicodeDecodeError:
             raise FormatError(f"{text[1:]} must be UTF-8 text, but is not") from None
-        except (OSError, ValueError) as error:  # a folder, a link to itself, no name of a file
-            raise FormatError(f"{text[1:]!r} cannot be read: {error}") from None
     else:
         words = text.split(",")
     return positions(graph, [word.strip() for word in words if word.strip()])
@@ -286,20 +284,13 @@ def old_positions(graph: Graph, wanted: Iterable[Any]) -> dict[Any, int]:
     """
     by_text = {str(word): word for word in wanted}
     if graph.node_ids is None:
-        pairs = ((word, _number(text)) for text, word in by_text.items())
-        return {word: i for word, i in pairs if i is not None and 0 <= i < graph.n_nodes}
+        numbers = ((word, int(text)) for text, word in by_text.items() if text.isdecimal())
+        return {word: i for word, i in numbers if i < graph.n_nodes}
     if isinstance(graph.node_ids, np.ndarray):
-        numbers = {text: _number(text) for text in by_text}
-        numbers_wanted = [i for text, i in numbers.items() if i is not None and str(i) == text]
+        numbers_wanted = [int(text) for text in by_text if text.lstrip("-").isdecimal()]
         hits = np.flatnonzero(np.isin(graph.node_ids, numbers_wanted))
         return {by_text[str(graph.node_ids[i])]: int(i) for i in hits}
     return {by_text[str(own)]: i for i, own in enumerate(graph.node_ids) if str(own) in by_text}
-
-
-def _number(text: str) -> int | None:
-    """The whole number that a text is; None if it is none, or has more digits than an id."""
-    digits = text.removeprefix("-")
-    return int(text) if digits.isdecimal() and len(digits) < 20 else None
 
 
 def own_ids(graph: Graph, nodes: IntArray) -> list[Any]:
