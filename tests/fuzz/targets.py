@@ -345,9 +345,10 @@ MEMORY = 1 << 30
 
 def prepare() -> None:
     """One thread everywhere: cases are small, and processes are forked. Memory is bounded."""
-    for module in [each for name, each in sys.modules.items() if name.startswith("fastgcn.")]:
-        if hasattr(module, "available_memory"):
-            setattr(module, "available_memory", lambda: MEMORY)  # noqa: B010
+    ours = [each for name, each in sys.modules.items() if name.startswith("fastgcn.")]
+    for each in ours:
+        if hasattr(each, "available_memory"):
+            each.available_memory = lambda: MEMORY  # type: ignore[attr-defined]
     torch.set_num_threads(1)
     pyarrow.set_cpu_count(1)
     for module in ("networkx", "torch_geometric.data"):
