@@ -113,3 +113,9 @@ def test_features_that_are_cut_off_while_they_are_read(tmp_path: Path) -> None:
     os.truncate(path, 4096)
     with pytest.raises(FormatError, match=r"features.npy was cut off"):
         next(parts)
+
+
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").symlink_to("a.json")
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_json(tmp_path / "a.json")
