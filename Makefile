@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench pages reproduce test-gpu clean
+.PHONY: setup demo test check bench pages reproduce test-gpu fuzz clean
 
 setup: $(READY)
 
@@ -42,6 +42,16 @@ reproduce: setup
 
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu
+
+# About an hour on two cores: CASES of each format, from the case numbered SEED, then Atheris.
+CASES ?= 60000
+SEED ?= $(shell date +%s)
+PARSERS := npy json manifest pickle npz toml assignment table nodes
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz all --cases $(CASES) --seed $(SEED) --jobs 2
+	for name in $(PARSERS); do \
+	    $(BIN)/python -m tests.fuzz.parsers $$name -runs=$(CASES) -seed=$(SEED) || exit 1; done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

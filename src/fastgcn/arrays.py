@@ -1,5 +1,6 @@
-"""Array aliases used in signatures, and `forget`, which unmaps pages of a memory map."""
+"""Array aliases used in signatures; `is_finite`; `forget`, which unmaps pages of a memory map."""
 
+import math
 import mmap
 from typing import Any
 
@@ -10,6 +11,16 @@ IntArray = NDArray[np.integer[Any]]
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
+
+
+def is_finite(array: FloatArray) -> bool:
+    """True if no entry is NaN or infinite: a sum that has one of them is neither.
+
+    >>> is_finite(np.ones(3)), is_finite(np.array([np.inf, -np.inf]))
+    (True, False)
+    """
+    with np.errstate(invalid="ignore"):
+        return math.isfinite(float(array.sum(dtype=np.float64)))
 
 
 def forget(array: AnyArray) -> None:

@@ -4,15 +4,16 @@ import json
 import math
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 JSON_BYTES = 1 << 26  # of a whole document: it takes about twenty times as much as objects
 _JSON_DEPTH = 32
 _JSON_DIGITS = 20  # of an integer: those of 64 bits have at most 20
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file to read; a pipe, device or folder in its place is a `ValueError`.
 
     A pipe would block until someone writes to it, a device may never end.
@@ -31,7 +32,8 @@ _BINARY = getattr(os, "O_BINARY", 0)  # Windows
 def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
     """The JSON value of a file; a `ValueError` says what is wrong with it."""
     with open_regular(path) as file:
-        return parse_json(file.read(limit + 1), limit)
+        size = os.fstat(file.fileno()).st_size
+        return parse_json(file.read(min(size, limit + 1)), limit)
 
 
 def parse_json(data: bytes | str, limit: int = JSON_BYTES) -> Any:

@@ -1,13 +1,15 @@
 """The network: layers that multiply by a block, and the GCN made of them."""
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import cast, overload
 
 import torch
 from torch import Generator, Tensor, nn
 
+from fastgcn.arrays import is_finite
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.sparse import InputRows, SparseMatrix
@@ -264,6 +266,17 @@ class GCN(nn.Module):
     def probabilities(self, logits: Tensor) -> Tensor:
         """Predictions: rows that sum to one, or with `multilabel` a probability per label."""
         return torch.sigmoid(logits) if self.multilabel else torch.softmax(logits, dim=1)
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """True if no entry is NaN or infinite; all tensors are on one device, which is read once."""
+    floats = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
+    if not floats:
+        return True
+    if floats[0].device.type == "cpu":  # numpy, because torch would start threads
+        return all(is_finite(t.numpy()) for t in floats)
+    sums = torch.stack([t.sum(dtype=torch.float64) for t in floats])
+    return math.isfinite(float(sums.sum()))
 
 
 # After the first k epochs, the running mean is about that of the last k / 2 of them.

@@ -147,7 +147,7 @@ def test_scipy_refuses() -> None:
         Graph.from_scipy(np.eye(2), features=np.eye(2))
     with pytest.raises(InputError, match="features must have 2 rows, one per node, got 3"):
         Graph.from_scipy(csr_array((2, 2)), features=np.eye(3))
-    with pytest.raises(InputError, match="weights must be numbers, got complex128"):
+    with pytest.raises(InputError, match="array of numbers, got complex128"):
         Graph.from_scipy(csr_array(np.eye(2) * 1j), features=np.eye(2))
     with pytest.raises(InputError, match="must be finite"):
         Graph.from_scipy(csr_array([[0, np.nan], [0, 0]]), features=np.eye(2))

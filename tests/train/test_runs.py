@@ -1,7 +1,6 @@
 """A run's folder: round trips, what is in it, and what happens when it is damaged."""
 
 import json
-import math
 import shutil
 import stat
 from collections.abc import Callable
@@ -276,22 +275,6 @@ def test_names_of_features_are_kept_with_a_run(tmp_path: Path) -> None:
     assert run.feature_names == Run.load(tmp_path / "run").feature_names == names
     without("feature_names")(tmp_path / "run" / "model.safetensors")
     assert Run.load(tmp_path / "run").feature_names is None, "runs of earlier versions load"
-
-
-def test_a_run_that_diverged_is_valid_json(tmp_path: Path) -> None:
-    run = fit(GRAPH, quick(learning_rate=1e30), run_dir=tmp_path / "run")
-    assert not math.isfinite(run.history[-1]["train_loss"])
-
-    def refuse(word: str) -> None:
-        pytest.fail(f"JSON has no {word}")
-
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    result = (tmp_path / "run" / "result.json").read_text(encoding="utf-8")
-    *_, last, _ = [json.loads(text, parse_constant=refuse) for text in (*lines, result)]
-    assert last["train_loss"] is None
-    loaded = Run.load(tmp_path / "run")
-    assert math.isnan(loaded.history[-1]["train_loss"])
-    assert math.isnan(loaded.metrics["val_loss"]) == (not math.isfinite(run.metrics["val_loss"]))
 
 
 def test_a_file_is_not_written_where_a_folder_is(tmp_path: Path) -> None:

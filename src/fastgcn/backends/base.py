@@ -14,6 +14,8 @@ from torch import Tensor
 
 from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
+from fastgcn.features.extremes import Extreme, extreme
+from fastgcn.graph.graph import Graph
 from fastgcn.metrics import Metrics
 from fastgcn.model import GCN
 
@@ -93,6 +95,10 @@ class Backend(Protocol):
         """Entries that this backend adds to a run's result."""
         ...
 
+    def largest_feature(self) -> Extreme:
+        """The feature farthest from zero, which may explain a loss that is not finite."""
+        ...
+
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:
         """What `do()` returns in the process that writes files, None in all others.
 
@@ -161,6 +167,7 @@ class LearnerBackend:
     A subclass sets `learner` in `prepare`, and has `_evaluator` and `_release`.
     """
 
+    graph: Graph
     learner: Learner
 
     def __init__(self) -> None:
@@ -196,6 +203,9 @@ class LearnerBackend:
 
     def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
         self.learner.restore(state, epoch)
+
+    def largest_feature(self) -> Extreme:
+        return extreme(self.graph.features)
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
         return do()

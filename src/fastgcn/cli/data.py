@@ -141,26 +141,41 @@ def info(
     split: SplitName = None,
     seed: Seed = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read a store whole and compare its checksums.")
+        bool, typer.Option("--verify", help="Read a store or shards whole and compare checksums.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Describe a graph: counts, degrees, classes, split, homophily, memory, what was cleaned."""
     from fastgcn.data.info import describe
-    from fastgcn.data.store import is_store, open_store
+    from fastgcn.data.shards import is_sharded
     from fastgcn.writing import recover
 
     if verify:
         recover(Path(data))
-        if not is_store(Path(data)):
-            raise InputError(f"--verify reads a store's checksums, and {data} is not a store")
-        open_store(data, verify=True)
-        say("All checksums match.")
+        verify_folder(Path(data))
+        if is_sharded(Path(data)):
+            return
     facts = describe(load_graph(data, split, seed))
     if json:
         emit_json(facts)
     else:
         _show_facts(facts)
+
+
+def verify_folder(path: Path) -> None:
+    """Compare the checksums of a store or of a folder of shards, and say so."""
+    from fastgcn.data.shards import is_sharded, verify_shards
+    from fastgcn.data.store import is_store, verify_store
+
+    if is_store(path):
+        complete = verify_store(path)
+    elif is_sharded(path):
+        complete = verify_shards(path)
+    else:
+        raise InputError(
+            f"--verify reads the checksums of a store or of shards, and {path} is neither"
+        )
+    say("All checksums match." if complete else f"{path} cannot be verified: it has no checksums")
 
 
 def _show_facts(facts: dict[str, Any]) -> None:
@@ -402,4 +417,6 @@ def shard(
         emit_json({"out": str(folder), "parts": parts, "by": by, "nodes": sizes})
         return
     say(f"{parts} parts of {min(sizes):,} to {max(sizes):,} nodes written to {folder}")
-    say(f"Next: torchrun --nproc-per-node {parts} -m fastgcn train {folder}")
+    say(
+        f"Next: torchrun --rdzv-backend loopback --nproc-per-node {parts} -m fastgcn train {folder}"
+    )

@@ -1,7 +1,6 @@
 """Output of commands: JSON on stdout with `--json`, tables and progress for people otherwise."""
 
 import json
-import math
 import os
 import sys
 import time
@@ -158,7 +157,6 @@ class EpochView:
         self._last = ""
         self._validated: dict[str, Any] | None = None  # the last record with validation
         self._show = show
-        self._diverged = False
         self._log: Any = None
         if tensorboard is not None:
             from fastgcn.train.callbacks import TensorBoardLogger
@@ -184,12 +182,6 @@ class EpochView:
     def __call__(self, record: dict[str, Any]) -> None:
         if self._log is not None:
             self._log(record)
-        if not self._diverged and not math.isfinite(record["train_loss"]):
-            self._diverged = True
-            say(
-                f"Note: the training loss is not finite (epoch {record['epoch']}): the weights "
-                "have diverged; try a smaller --learning-rate."
-            )
         text = f"loss {record['train_loss']:.4f}"
         if "val_micro_f1" in record:
             self._validated = record

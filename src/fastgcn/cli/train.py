@@ -219,7 +219,7 @@ def _resume(
     from fastgcn.train.run import RunFolder
 
     def opened() -> tuple[dict[str, Any], bool]:
-        folder = RunFolder.open(run_dir)
+        folder = RunFolder.to_resume(run_dir)
         return folder.about, folder.finished
 
     about, finished = opened() if group is None else group.broadcast("the run", opened)

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, issparse
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import CSR, index_dtype
+from fastgcn.graph.sparse import checked
 
 _NO_NODES = np.empty(0, dtype=np.int64)
 
@@ -36,6 +37,9 @@ class Split:
 # A large array is searched for NaN in chunks of this size, to bound the temporary.
 _CHUNK = 1 << 24
 
+# Class ids may go up to this number, or up to the number of nodes if there are more.
+_MOST_CLASSES = 1 << 16
+
 
 def named(node: int, node_ids: Sequence[Any] | None) -> str:
     """The name of a node in a message: the user's own id, if there is one."""
@@ -49,20 +53,38 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def as_array(values: Any, what: str) -> AnyArray:
+    """`values` as an array; `InputError` if they are none."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise InputError(f"{what} must be an array of numbers: {error}") from None
+
+
 def integers(values: Any, what: str) -> IntArray:
     """A 1-D array of integers; floats are accepted if each is a whole number."""
-    array = np.asarray(values)
+    array = as_array(values, what)
     if array.ndim != 1:
         raise InputError(f"{what} must be one-dimensional, got shape {array.shape}")
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
+        _fits_int64(array, what)
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise InputError(f"{what} must be integers, got {array.dtype}")
+    if array.dtype.kind == "u":
+        _fits_int64(array, what)
     if array.dtype.kind == "u" or array.dtype.itemsize < 4:
         return array.astype(np.int64)
     return array
+
+
+def _fits_int64(array: AnyArray, what: str) -> None:
+    """Check that a conversion to int64 does not wrap; `array` is not empty."""
+    for value in (array.min(), array.max()):
+        if not -(2**63) <= value.item() < 2**63:
+            raise InputError(f"{what} must be integers of 64 bits, got {value}")
 
 
 def in_range(ids: IntArray, n: int, what: str) -> None:
@@ -91,12 +113,13 @@ def finite(values: FloatArray, what: str) -> None:
 
 
 def edge_weights(weights: Any, m: int) -> FloatArray:
-    array = np.asarray(weights)
+    array = as_array(weights, "weights")
     if array.shape != (m,):
         raise InputError(f"weights must have shape ({m},), one per edge, got {array.shape}")
     if array.dtype.kind not in "fiub":
         raise InputError(f"weights must be numbers, got {array.dtype}")
-    array = array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # what is beyond float32 is refused as infinite
+        array = array.astype(np.float32, copy=False)
     finite(array, "weights")
     if array.size and float(array.min()) < 0:
         raise InputError(f"weights must not be negative, got {array.min():g}")
@@ -115,9 +138,10 @@ def csr_arrays(indptr: Any, indices: Any, weights: Any) -> tuple[CSR, int]:
             f"indptr must run from 0 to len(indices) = {len(columns)}, "
             f"got {pointers[0]} to {pointers[-1]}"
         )
-    steps = np.diff(pointers)
-    if np.any(steps < 0):
-        raise InputError(f"indptr must not decrease, but does after row {np.argmax(steps < 0)}")
+    # Compared, not subtracted: a difference of the largest numbers wraps round.
+    falls = pointers[1:] < pointers[:-1]
+    if np.any(falls):
+        raise InputError(f"indptr must not decrease, but does after row {np.argmax(falls)}")
     in_range(columns, n, "indices")
     columns = columns.astype(index_dtype(n), copy=False)
     values = None if weights is None else edge_weights(weights, len(columns))
@@ -125,7 +149,7 @@ def csr_arrays(indptr: Any, indices: Any, weights: Any) -> tuple[CSR, int]:
 
 
 def row_count(features: Any) -> int:
-    shape = features.shape if hasattr(features, "shape") else np.asarray(features).shape
+    shape = (features if hasattr(features, "shape") else as_array(features, "features")).shape
     if len(shape) != 2:
         raise InputError(f"features must be two-dimensional (nodes, features), got shape {shape}")
     return int(shape[0])
@@ -149,22 +173,24 @@ def edge_arrays(
 
 def features(values: Any, n: int) -> FloatArray | csr_array:
     """(n, F) float32, dense or CSR, finite."""
+    table = values if issparse(values) else as_array(values, "features")
+    if row_count(table) != n:
+        raise InputError(f"features must have {n} rows, one per node, got {table.shape[0]}")
     if issparse(values):
-        matrix = csr_array(values)
+        matrix = csr_array(checked(values, "features"))
         matrix.sum_duplicates()
-        if matrix.shape[0] != n:
-            raise InputError(f"features must have {n} rows, one per node, got {matrix.shape[0]}")
-        finite(_numbers(matrix.data), "features")
-        return csr_array(
-            (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
-            shape=matrix.shape,
-        )
-    array = np.asarray(values)
-    if row_count(array) != n:
-        raise InputError(f"features must have {n} rows, one per node, got {array.shape[0]}")
-    array = np.ascontiguousarray(_numbers(array).astype(np.float32, copy=False))
-    finite(array, "features")
-    return array
+        numbers = _float32(matrix.data)
+        return csr_array((numbers, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return np.ascontiguousarray(_float32(table))
+
+
+def _float32(values: AnyArray) -> FloatArray:
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"features must be numbers, got {values.dtype}")
+    with np.errstate(over="ignore"):  # what is beyond float32 is refused as infinite
+        numbers: FloatArray = values.astype(np.float32, copy=False)
+    finite(numbers, "features")
+    return numbers
 
 
 def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | None:
@@ -176,12 +202,6 @@ def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | 
             f"feature_names must have {width} entries, one per feature, got {len(names)}"
         )
     return tuple(str(name) for name in names)
-
-
-def _numbers(array: AnyArray) -> AnyArray:
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"features must be numbers, got {array.dtype}")
-    return array
 
 
 def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
@@ -199,13 +219,15 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
     """(n,) int64 with -1 for none, or (n, C) bool; ids must fit `class_names` if given."""
     if values is None:
         return None
-    array = np.asarray(values)
+    array = as_array(values, "labels")
     if array.ndim not in (1, 2) or array.shape[0] != n:
         raise InputError(
             f"labels must have shape ({n},) for one class per node or ({n}, C) for several, "
             f"got {array.shape}"
         )
     if array.ndim == 2:
+        if array.shape[1] == 0:
+            raise InputError("labels must have at least one column, one per class, got none")
         if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
             raise InputError("multi-label labels must be 0 or 1 (or bool)")
         _class_count(array.shape[1], class_names)
@@ -213,6 +235,12 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
     ids = integers(array, "labels").astype(np.int64, copy=False)
     if ids.size and int(ids.min()) < -1:
         raise InputError(f"labels must be class ids or -1 for none, got {ids.min()}")
+    # A model has an output for each number up to the largest, also for those that no node has.
+    if class_names is None and ids.size and int(ids.max()) >= max(n, _MOST_CLASSES):
+        raise InputError(
+            f"labels must be class ids from 0, got {ids.max()} in a graph of {n:,} nodes; number "
+            "the classes 0, 1, 2, ..., and give a node without a class the label -1"
+        )
     if class_names is not None and ids.size and int(ids.max()) >= len(class_names):
         raise InputError(
             f"labels must be below the number of classes, {len(class_names)}, got {ids.max()}"

@@ -25,6 +25,7 @@ from fastgcn.features.plan import Budget
 from fastgcn.graph import checks
 from fastgcn.graph.adjacency import Normalization, normalize
 from fastgcn.graph.graph import Graph, own_ids
+from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.machine import memory_of_device
 from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
@@ -83,8 +84,7 @@ def predict_parts(
         logits = _exact_rows(model, graph, ids, len(model.layers), memory)
     else:
         logits = _sampled_forward(run_or_model, graph_of(graph), ids, samples, seed)
-    for some, rows in _parts(ids, logits):
-        yield some, cast(FloatArray, model.probabilities(rows).cpu().numpy())
+    yield from _parts(graph, ids, logits, model.probabilities)
 
 
 def embed(
@@ -118,8 +118,7 @@ def embed_parts(
     model = model_of(run_or_model)
     ids = _checked_nodes(run_or_model, graph, nodes, memory)
     layers = _on_all(graph, "the layer", lambda: _depth(model, layer))
-    for some, rows in _parts(ids, _exact_rows(model, graph, ids, layers, memory)):
-        yield some, cast(FloatArray, rows.cpu().numpy())
+    yield from _parts(graph, ids, _exact_rows(model, graph, ids, layers, memory))
 
 
 def _depth(model: GCN, layer: int) -> int:
@@ -216,6 +215,7 @@ def _checked_nodes(
         if not isinstance(graph, Graph) and (samples is not None or memory != "auto"):
             raise InputError("samples and memory are for a single process; leave them out")
         whole = graph_of(graph)
+        check_weights(model_of(run_or_model))
         check_width(model_of(run_or_model), whole.n_features, f"{whole.name} has")
         check_features(run_or_model, whole)
         return _node_set(graph, nodes)
@@ -285,9 +285,26 @@ def _exact_rows(
     )
 
 
-def _parts(ids: IntArray, rows: Tensor) -> Iterator[tuple[IntArray, Tensor]]:
+def _parts(
+    graph: "Graph | Shard",
+    ids: IntArray,
+    rows: Tensor,
+    finish: Callable[[Tensor], Tensor] = lambda rows: rows,
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Parts of the nodes and of the finished rows, which are finite."""
+    names = graph_of(graph).feature_names
+
+    def checked(found: Tensor, nodes: IntArray) -> FloatArray:
+        first = 0 if isinstance(graph, Graph) else graph.start
+        described = Described(graph.features, graph.node_ids, first)
+        return check_rows(found.cpu().numpy(), nodes, described, feature_names=names)
+
+    if not isinstance(graph, Graph):
+        # All rows at once: ranks have different numbers of parts and must fail together.
+        _on_all(graph, "outputs of the network", lambda: checked(rows, ids))
     for start in range(0, len(ids), _ROWS_A_PART):
-        yield ids[start : start + _ROWS_A_PART], rows[start : start + _ROWS_A_PART]
+        some = ids[start : start + _ROWS_A_PART]
+        yield some, checked(finish(rows[start : start + _ROWS_A_PART]), some)
 
 
 def _part(graph: "Graph | Shard", name: str) -> IntArray:

@@ -93,7 +93,7 @@ def headline(run: Run, found: Evaluated) -> str:
     return (
         f"micro-F1 {found.scores.micro_f1:.4f} on {len(found.nodes):,} {found.part_name} nodes; "
         f"epoch {run.metrics['best_epoch']} of {run.metrics['epochs']} kept, "
-        f"seed {run.config.seed}"
+        f"seed {run.config.seed}{'' if run.stopped is None else '; training diverged'}"
     )
 
 
@@ -115,6 +115,8 @@ def summary(run: Run, found: Evaluated) -> Section:
     cells = [(name, *(f"{value:.4f}" for value in scores.values())) for name, scores in rows]
     table = Table(("nodes", "micro-F1", "macro-F1", "accuracy", "loss"), cells, "Scores")
     content: list[Content] = [_against_the_commonest(found), table, _how_scored(run, found)]
+    if run.stopped is not None:
+        content.insert(0, f"This run is not finished: {run.stopped}.")
     return Section("summary", "Summary", "How good is the model?", content)
 
 

@@ -1,11 +1,12 @@
 """`fit` and `resume`: the only training loop."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from torch import Tensor
@@ -16,11 +17,13 @@ from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.diagnose.auto import resolve_samples
-from fastgcn.errors import FastGCNError, FormatError, InputError
+from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
 from fastgcn.features.plan import check_memory
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
-from fastgcn.model import GCN, WeightAverage
+from fastgcn.model import GCN, WeightAverage, all_finite
+from fastgcn.progress import note
+from fastgcn.train.divergence import NotFiniteError, check_epoch, check_validation, what_to_change
 from fastgcn.train.presets import resolve
 from fastgcn.train.run import Run, RunFolder
 
@@ -62,6 +65,9 @@ def fit(
 
     `callbacks` are called with the record of each epoch. If one returns True, training ends
     after that epoch, and the run is finished as if early stopping had ended it.
+
+    If a loss or a weight becomes NaN or infinite, `DivergedError` says what to change. Its `run`,
+    and `run_dir`, hold the best epoch before that.
 
     >>> import fastgcn
     >>> run = fastgcn.fit(fastgcn.load("digits"), epochs=2, samples=50)
@@ -113,9 +119,9 @@ def resume(
     """
     path = Path(run_dir)
     if shard is None:
-        folder = RunFolder.open(path)
+        folder = RunFolder.to_resume(path)
     else:
-        about = shard.group.broadcast("the run", lambda: RunFolder.open(path).about)
+        about = shard.group.broadcast("the run", lambda: RunFolder.to_resume(path).about)
         folder = RunFolder(path, about)
     if folder.finished:
         return folder.load()
@@ -153,7 +159,10 @@ def _train(
         saved = time.monotonic()
         stopped = False
         while training.has_more_epochs and not stopped:
-            record = training.epoch()
+            try:
+                record = training.epoch()
+            except NotFiniteError as wrong:
+                _diverged(graph, training, folder, str(wrong))
             if folder is not None:
                 folder.append_history(record)
                 if time.monotonic() - saved >= _CHECKPOINT_EVERY:
@@ -208,12 +217,16 @@ class Training:
         )
 
     def epoch(self) -> dict[str, Any]:
-        """One pass over the training nodes, and the record of it."""
+        """One pass over the training nodes, and the record of it.
+
+        Raises `NotFiniteError` if a number went wrong. History and best weights do not change then.
+        """
         start = time.perf_counter()
         trained = self.backend.train_epoch(len(self.history))
         for purpose, seconds in trained.seconds.items():
             self.seconds[purpose] += seconds
         self.batches += trained.batches
+        check_epoch(trained.loss, self.backend.model.state_dict())
         number = len(self.history) + 1
         record: dict[str, Any] = {
             "epoch": number,
@@ -227,6 +240,7 @@ class Training:
             began = time.perf_counter()
             scores = self.backend.evaluate("val", model)
             self.seconds["evaluation"] += time.perf_counter() - began
+            check_validation(scores)
             if scores is not None:
                 record |= {f"val_{name}": value for name, value in scores.scores().items()}
         record["seconds"] = time.perf_counter() - start
@@ -281,22 +295,53 @@ def _restore(training: Training, folder: RunFolder | None) -> None:
     backend = training.backend
     checkpoint = backend.broadcast(backend.on_first("the checkpoint", read))
     if checkpoint is not None:
+        if not all_finite(checkpoint.tensors.values()):
+            raise _not_its_state(folder, "holds numbers that are not finite")
         try:
             training.restore(checkpoint)
         except (KeyError, ValueError, RuntimeError):
-            where = "the run" if folder is None else folder.path
-            raise FormatError(
-                f"{where}/state.safetensors is not the state of this run; "
-                "delete it to train from the first epoch"
-            ) from None
+            raise _not_its_state(folder, "is not the state of this run") from None
     if folder is not None:
         folder.write_history(training.history)
 
 
-def _finish(graph: Graph, training: Training, folder: RunFolder | None) -> Run:
-    """Keep the best weights, score them on the test nodes, and write the run's result."""
+def _not_its_state(folder: RunFolder | None, why: str) -> FormatError:
+    where = "the run" if folder is None else folder.path
+    return FormatError(f"{where}/state.safetensors {why}; delete it to train from the first epoch")
+
+
+def _diverged(graph: Graph, training: Training, folder: RunFolder | None, wrong: str) -> NoReturn:
+    """Keep the best epoch so far, as a run that has stopped, and say what to change.
+
+    If there was no epoch before the one that went wrong, nothing is kept.
+    """
+    backend, epoch = training.backend, len(training.history) + 1
+    change = what_to_change(backend.largest_feature(), graph, training.config)
+    reason = f"training diverged in epoch {epoch}, where {wrong}; {change}"
+    run, kept = None, "no epoch before it can be kept"
+    if training.history:
+        run = _finish(graph, training, folder, stopped=reason)
+        kept = f"epoch {run.metrics['best_epoch']}, the best before it, is kept"
+        kept += "" if run.path is None else f" in {run.path}"
+    elif folder is not None:
+        folder.discard()
+
+    def fail() -> None:
+        raise DivergedError(f"{reason}; {kept}", run)
+
+    backend.on_first("training", fail)
+    raise AssertionError("unreachable: the call above fails in all processes")
+
+
+def _finish(
+    graph: Graph, training: Training, folder: RunFolder | None, stopped: str | None = None
+) -> Run:
+    """Keep the best weights, score them on the test nodes, and write the run's result.
+
+    `stopped` is why the run has stopped and counts as not finished.
+    """
     backend, config = training.backend, training.config
-    if folder is not None:
+    if folder is not None and stopped is None:
         folder.save_checkpoint(training.checkpoint())
     model = backend.model
     model.load_state_dict(training.best)
@@ -307,12 +352,17 @@ def _finish(graph: Graph, training: Training, folder: RunFolder | None) -> Run:
         "epochs": len(training.history),
         "best_epoch": best["epoch"],
     }
+    if stopped is not None:
+        metrics["stopped"] = stopped
     if graph.split.val.size:
         metrics["validate_every"] = backend.validate_every
     metrics |= {name: value for name, value in best.items() if name.startswith("val_")}
     start = time.perf_counter()
     scores = backend.evaluate("test", last=True)
     training.seconds["evaluation"] += time.perf_counter() - start
+    if scores is not None and not math.isfinite(scores.loss):
+        note("The network's outputs for test nodes are not finite, so there are no test scores.")
+        scores = None
     if scores is not None:
         metrics |= {f"test_{name}": value for name, value in scores.scores().items()}
         metrics["test_classes"] = {

@@ -16,7 +16,8 @@ from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, with_nan
 from fastgcn.locks import Lock
-from fastgcn.model import GCN, build_model
+from fastgcn.model import GCN, all_finite, build_model
+from fastgcn.progress import note
 from fastgcn.writing import explained, sync, write_bytes, write_text
 
 SCHEMA = 1
@@ -51,8 +52,13 @@ class Run:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Run":
-        """A finished run from its folder."""
+        """A run from its folder: a finished one, or the best epoch of one that diverged."""
         return RunFolder.open(Path(path)).load()
+
+    @property
+    def stopped(self) -> str | None:
+        """Why training stopped before its end; None for a finished run."""
+        return self.metrics.get("stopped")
 
 
 @dataclass(slots=True)
@@ -60,7 +66,8 @@ class RunFolder:
     """The files of one run.
 
     `config.json` (settings, data, fingerprint), `metrics.jsonl` (a line an epoch),
-    `state.safetensors` (for resuming), and once finished `model.safetensors` and `result.json`.
+    `state.safetensors` (for resuming), and once training has ended `model.safetensors` and
+    `result.json`, which says under `stopped` if the run diverged and so is not finished.
     The process that trains has the lock `.lock` until it calls `release`; a second one is
     refused. Readers take no lock: every file is replaced as a whole.
     """
@@ -120,14 +127,20 @@ class RunFolder:
         """Let other processes write the run."""
         if self.lock is not None:
             self.lock.release()
+            self.lock = None
 
     def discard_if_unused(self) -> None:
         """Remove the folder of a run that was refused before its first epoch, and release it."""
-        unused = not (self.path / "metrics.jsonl").exists()
-        if unused:
-            (self.path / "config.json").unlink()
+        if self.lock is not None and not (self.path / "metrics.jsonl").exists():
+            self.discard()
         self.release()
-        if unused and not any(self.path.iterdir()):
+
+    def discard(self) -> None:
+        """Remove and release a run without an epoch worth keeping; other files there stay."""
+        for name in ("config.json", "metrics.jsonl", "state.safetensors"):
+            (self.path / name).unlink(missing_ok=True)
+        self.release()
+        if self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
 
     @property
@@ -135,9 +148,27 @@ class RunFolder:
         # A setting newer than the run takes its default, which is the behaviour the run had.
         return TrainConfig.from_dict(self.about["config"]).complete()
 
+    @classmethod
+    def to_resume(cls, path: Path) -> "RunFolder":
+        """As `open`; refuses a run that has stopped because its numbers went wrong."""
+        folder = cls.open(path)
+        if folder.stopped is not None:
+            raise InputError(f"{path} cannot be continued: {folder.stopped}, and start a new run")
+        return folder
+
+    @property
+    def has_model(self) -> bool:
+        """True if training has ended, in whatever way."""
+        return (self.path / "result.json").exists()
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run has stopped before its end; None if it has not."""
+        return self._read_result().get("stopped") if self.has_model else None
+
     @property
     def finished(self) -> bool:
-        return (self.path / "result.json").exists()
+        return self.has_model and self.stopped is None
 
     @property
     def _remedy(self) -> str:
@@ -180,7 +211,7 @@ class RunFolder:
         return Checkpoint(tensors, json.loads(metadata["progress"]))
 
     def finish(self, run: Run) -> None:
-        """Write the model, then the result that marks the run as finished."""
+        """Write the model, then the result, which marks the run as finished or stopped."""
         model = run.model
         metadata = {
             "schema": str(SCHEMA),
@@ -197,7 +228,7 @@ class RunFolder:
         write_text(self.path / "result.json", dumps(run.metrics, indent=1), remedy=self._remedy)
 
     def load(self) -> Run:
-        if not self.finished:
+        if not self.has_model:
             raise InputError(
                 f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
             )
@@ -216,7 +247,17 @@ class RunFolder:
             model.load_state_dict(tensors)
         except (TypeError, ValueError, RuntimeError) as error:
             raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+        if not all_finite(tensors.values()):
+            raise FormatError(
+                f"{path} has weights that are not finite, because its training diverged; train "
+                "again with a lower learning_rate or with scaled features"
+            )
         result = self._read_result()
+        if "stopped" in result:
+            note(
+                f"{self.path} is not a finished run: {result['stopped']}; epoch "
+                f"{result.get('best_epoch')}, the best before that, is used"
+            )
         return Run(
             model=model.eval(),
             config=config,

@@ -129,7 +129,7 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     "cut off": ("ally", array_pickle(ONES)[:-40], "is damaged or not a pickle"),
     "no pickle": ("graph", b"this is text", "is damaged or not a pickle"),
     "empty": ("tx", b"", "is damaged or not a pickle"),
-    "array for matrix": ("allx", array_pickle(ONES), "a complete CSR matrix, got a array"),
+    "array for matrix": ("allx", array_pickle(ONES), "a complete CSR matrix, got an array"),
     "matrix for array": ("ally", matrix_pickle(csr_array(ONES)), "must hold an array of numbers"),
     "list for dictionary": ("graph", b"\x80\x02].", "must hold a dictionary of lists"),
     "too few labels": ("ally", array_pickle(ONES[:, :1]), "must hold 530 rows"),

@@ -25,6 +25,7 @@ from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import InputError
+from fastgcn.features.extremes import Extreme, extreme
 from fastgcn.features.sparse import InputRows
 from fastgcn.features.store import (
     ColumnMoments,
@@ -174,6 +175,9 @@ def weight_of(loss: nn.Module, labels: Tensor) -> Tensor:
 class RanksBackend(CpuBackend):
     """One of several processes that train together, each with its shard of the graph."""
 
+    # Ranks draw batches ahead together; one that stopped would leave the others waiting.
+    stops_within_epochs = False
+
     def __init__(self, shard: Shard, config: TrainConfig) -> None:
         super().__init__(shard.graph, config)
         self.shard, self.group = shard, shard.group
@@ -248,6 +252,13 @@ class RanksBackend(CpuBackend):
             words = np.random.SeedSequence([self.config.seed, epoch, self.group.rank])
             self.learner.dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
         return super().train_epoch(epoch)
+
+    def largest_feature(self) -> Extreme:
+        own, comm = extreme(self.shard.features), self.group.host_comm
+        row = torch.tensor([own.value, own.node + self.shard.start, own.column])[None]
+        rows = comm.all_gather(row.double(), [1] * comm.size, "largest features").tolist()
+        each = [Extreme(value, int(node), int(column)) for value, node, column in rows]
+        return max(each, key=lambda found: found.size)
 
     def facts(self) -> dict[str, Any]:
         """The number of ranks, and the bytes that this one has sent."""

@@ -16,7 +16,7 @@ from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
 from fastgcn.data.store import StoreWriter, is_store, open_store, read_manifest
 from fastgcn.data.tables.columns import NodeIndex
-from fastgcn.data.tables.files import TableFile, floats, is_number, listed
+from fastgcn.data.tables.files import Room, TableFile, floats, is_number, listed
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes, write_features
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
@@ -25,6 +25,9 @@ from fastgcn.memory import memory_bytes
 
 # Rows of a Parquet file that are in memory together.
 _ROWS = 1 << 18
+
+# Bytes of an end of an edge as a Python object.
+_END_BYTES = 64
 
 # Unknown ids that a message names.
 _EXAMPLES = 5
@@ -199,11 +202,14 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
     types = {name: pa.string() for name in ends}
     if names.weight is not None and graph.weights is not None:
         types[names.weight] = pa.float64()
-    for batch in edge_table.batches(types):
-        for name, values in ends.items():
-            values += batch.column(name).to_pylist()
-        if names.weight in types:
-            weights.append(floats(batch.column(names.weight)))
+    room = Room(f"{edges}")
+    with edge_table.batches(types) as batches:
+        for batch in batches:
+            room.take(_END_BYTES * len(ends) * len(batch))
+            for name, values in ends.items():
+                values += batch.column(name).to_pylist()
+            if names.weight in types:
+                weights.append(floats(batch.column(names.weight)))
     return {
         "features": features,
         "source": ends[names.source],
@@ -260,13 +266,14 @@ def _add_edges(
     if columns.weight is not None:
         types[columns.weight] = pa.float64()
     reader = _EdgeReader(table, columns, index)
-    for batch in table.batches(types, rows=_ROWS):
-        source, target = reader.ends(batch)
-        weights = reader.weights(batch)
-        # A table with unknown ids is read to its end only to count them.
-        if reader.unknown_rows == 0:
-            sorter.add(source, target, weights)
-        reader.row += len(batch)
+    with table.batches(types, rows=_ROWS) as batches:
+        for batch in batches:
+            source, target = reader.ends(batch)
+            weights = reader.weights(batch)
+            # A table with unknown ids is read to its end only to count them.
+            if reader.unknown_rows == 0:
+                sorter.add(source, target, weights)
+            reader.row += len(batch)
     reader.check_known()
 
 
