@@ -18,7 +18,7 @@ from fastgcn.data.store import StoreWriter, is_store, open_store, read_manifest
 from fastgcn.data.tables.columns import NodeIndex
 from fastgcn.data.tables.files import Room, TableFile, floats, is_number, listed
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes, write_features
-from fastgcn.errors import InputError
+from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import checks
 from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.memory import memory_bytes
@@ -223,8 +223,17 @@ def _columns(graph: Graph) -> dict[str, Any]:
     folder = Path(graph.source["data"]) if graph.source else None
     if folder is None or not is_store(folder):
         return _COLUMNS
-    known: dict[str, Any] = read_manifest(folder).get("provenance", {}).get("columns", {})
+    known = read_manifest(folder).get("provenance", {}).get("columns", {})
+    if not isinstance(known, dict) or not all(
+        _is_column(name, known[name]) for name in known.keys() & _COLUMNS.keys()
+    ):
+        raise FormatError(f"{folder} is damaged: its manifest does not name the tables' columns")
     return _COLUMNS | known
+
+
+def _is_column(name: str, value: Any) -> bool:
+    names = value if name == "features" and isinstance(value, list) else [value]
+    return all(isinstance(each, str) for each in names)
 
 
 def _features(table: TableFile, columns: list[str], n: int, own: Any) -> AnyArray:
