@@ -3,13 +3,11 @@
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from fastgcn.train.run import RunFolder
 from tests.backends.ranks.launch import environment, torchrun
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick, weights_of, without_times
+from tests.small_disk import small_disk
 
 TRAIN = [
     "train", "store", "--run-dir", "run", "--preset", "paper", "--samples", "20", "--hidden", "8",
@@ -139,19 +138,6 @@ def test_sigterm_under_torchrun(tmp_path: Path) -> None:
 def test_a_callback_that_ends_the_run_ends_it_in_one_process_as_before() -> None:
     run = fit(communities(), quick(epochs=9), callbacks=[lambda record: record["epoch"] == 4])
     assert len(run.history) == 4
-
-
-@contextmanager
-def small_disk(n_bytes: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize(

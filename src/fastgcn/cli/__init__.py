@@ -17,7 +17,6 @@ from fastgcn.cli.ending import INPUT, INSIDE, Stopped, report_failure, signals
 from fastgcn.cli.output import say, take_any_stream
 from fastgcn.errors import ElsewhereError, FastGCNError
 from fastgcn.progress import note, plain_lines
-from fastgcn.text import printable
 
 app = typer.Typer(
     name="fastgcn",
@@ -83,7 +82,7 @@ def main(commands: typer.Typer = app) -> None:
         )
     except Stopped as stop:
         with contextlib.suppress(OSError):  # the terminal may be gone
-            note(printable(f"Stopped by {stop.name}; {stop.hint}"))
+            note(f"Stopped by {stop.name}; {stop.hint}")
         sys.exit(stop.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:

@@ -68,14 +68,13 @@ class Signals:
             # Ignored ones stay so: `nohup` ignores SIGHUP, `&` in a script SIGINT.
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._arrived)
-        if hasattr(signal, "SIGALRM"):
-            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._late)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._be_patient(False)
+        self._stop_waiting()
         while self._before:
-            signal.signal(*self._before.popitem())
+            number, handler = self._before.popitem()
+            signal.signal(number, handler or signal.SIG_DFL)
 
     @contextlib.contextmanager
     def at_epochs(self) -> Iterator["Signals"]:
@@ -83,20 +82,26 @@ class Signals:
         try:
             yield self
         finally:
-            self._be_patient(False)
+            self._stop_waiting()
 
     def __call__(self, record: dict[str, Any]) -> None:
         """Stop here, after this epoch, if a signal has arrived."""
         # A longer epoch would not end in time. It loses nothing: the one before it is saved.
         self._patient = record["seconds"] < _PATIENCE
         if self._received is not None:
-            self._be_patient(False)
+            self._stop_waiting()
             raise Stopped(self._received)
 
-    def _be_patient(self, wanted: bool) -> None:
-        self._patient = wanted
-        if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE if wanted else 0)
+    def _wait(self) -> None:
+        """Set the alarm, after which the end of the epoch is not waited for any longer."""
+        if hasattr(signal, "setitimer"):
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._late)
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+
+    def _stop_waiting(self) -> None:
+        self._patient = False
+        if hasattr(signal, "setitimer") and signal.SIGALRM in self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _arrived(self, number: int, _: FrameType | None) -> None:
         now = time.monotonic()
@@ -108,7 +113,7 @@ class Signals:
         self._received, self._since = number, now
         if not self._patient:
             raise Stopped(number)
-        self._be_patient(True)
+        self._wait()
         if number == signal.SIGINT and sys.stderr.isatty():
             # Not `print`: this may have interrupted one.
             os.write(2, b"\nStopping after this epoch; Ctrl-C again stops at once.\n")
