@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -170,7 +170,7 @@ class Graph:
             return int(self.labels.shape[1])
         if self.class_names is not None:
             return len(self.class_names)
-        return int(self.labels.max(initial=-1)) + 1
+        return checks.class_count(cast(IntArray, self.labels), checks.CLASSES_OF_PART)
 
     @property
     def csr(self) -> CSR:
