@@ -12,10 +12,12 @@ from torch import Generator, Tensor, nn
 from fastgcn.arrays import is_finite
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
+from fastgcn.features.plan import weight_bytes
 from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
+from fastgcn.memory import check_room
 from fastgcn.sampling.block import Block
 
 
@@ -327,6 +329,7 @@ def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
 
 def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
     """The network of a config, its weights drawn from the config's seed."""
+    check_room(weight_bytes(sizes, config), "a network of these widths", "lower hidden")
     mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
     return GCN(
         sizes,

@@ -25,6 +25,16 @@ _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str, str]] = {
 }
 
 
+_INT64 = 1 << 63
+
+
+def _short(number: float) -> str:
+    """A number of any size as text; Python refuses to write out a whole one of many digits."""
+    if isinstance(number, int) and abs(number) > 1 << 128:
+        return f"a number of {number.bit_length()} bits"
+    return str(number)
+
+
 @dataclass(eq=False, repr=False)
 class Setting:
     """One setting. As the default of a dataclass field it marks a value that was not given.
@@ -126,7 +136,9 @@ class Setting:
     def _check_bounds(self, number: float) -> None:
         if not all(_BOUNDS[name][0](number, limit) for name, limit in self.bounds.items()):
             texts = (f"{_BOUNDS[name][1]} {limit}" for name, limit in self.bounds.items())
-            raise InputError(f"{self.name} must be {' and '.join(texts)}, got {number}")
+            raise InputError(f"{self.name} must be {' and '.join(texts)}, got {_short(number)}")
+        if isinstance(number, int) and not -_INT64 <= number < _INT64:
+            raise InputError(f"{self.name} must fit into 64 bits, got {_short(number)}")
 
     def expected(self, a_list: str = "a list of them") -> str:
         """The allowed values in words."""

@@ -230,7 +230,10 @@ def recover(path: Path) -> None:
     """If a kill has left no folder at `path`, put the old one back that was being replaced."""
     if path.exists() or not path.name:
         return
-    names = _Names(path.resolve())
+    try:
+        names = _Names(path.resolve())
+    except (RuntimeError, OSError):  # a loop of links
+        return
     if not names.replaced.exists():
         return
     # A process that has the lock is about to put the new folder there.

@@ -93,6 +93,14 @@ def test_every_planetoid_data_set_has_eight_files_of_its_own() -> None:
         assert {file.replace(name, "tiny") for file in files} == set(FILES)
 
 
+def test_the_sizes_are_those_of_the_published_files(real_data: Path) -> None:
+    """But for one file, of which this copy is another pickle of the same matrix."""
+    names = {file for files in registry.PLANETOID.values() for file in files}
+    assert names - set(registry.PLANETOID_SIZES) == {"ind.pubmed.allx"}
+    for file, size in registry.PLANETOID_SIZES.items():
+        assert (real_data / "planetoid" / file).stat().st_size == size
+
+
 def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert registry.cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("FASTGCN_CACHE")

@@ -32,6 +32,7 @@ from fastgcn.data.generate_config import (
 from fastgcn.data.store import StoreWriter
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import Cleaning, index_dtype
+from fastgcn.memory import check_room
 from fastgcn.progress import progress
 
 
@@ -202,6 +203,7 @@ _LABELS, _STRAYS, _SPLIT, _DEGREES, _MEANS, _NOISE, _INSIDE, _BETWEEN, _SILENT =
 # enough for the cache, and fixed, because another size would give other features.
 _BLOCK = 1 << 20
 
+_NODE_BYTES = 200  # of a node, beside its edges and features
 _LEAST_MEMORY = 1 << 24
 
 Task = TypeVar("Task")
@@ -232,6 +234,11 @@ def generate(
         raise InputError(f"memory must be at least {_LEAST_MEMORY:,} bytes, got {memory:,}")
     if threads is not None and threads < 1:
         raise InputError(f"threads must be at least 1, got {threads}")
+    check_room(
+        _NODE_BYTES * config.nodes + 4 * (config.classes + 1) * config.features,
+        f"generating {config.nodes:,} nodes of {config.features:,} features",
+        "use fewer nodes, classes or features",
+    )
     workers = threads or os.cpu_count() or 1
     with StoreWriter(out, force=force) as writer:
         labels = _write_labels(writer, config)

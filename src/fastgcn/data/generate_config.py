@@ -9,6 +9,7 @@ import numpy as np
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
+from fastgcn.memory import check_room
 
 _WHOLE_AT_LEAST = {
     "nodes": 2,
@@ -105,6 +106,8 @@ class GenerateConfig:
                 f"max_degree must be above the mean degree 2·edges/nodes = {self.mean_degree:.1f}, "
                 f"got {self.top_degree:,}"
             )
+        # Chances that nodes of two classes share one are found for all pairs of classes.
+        check_room(32 * self.classes**2, f"a graph of {self.classes:,} classes", "use fewer")
         self._check_room()
 
     def _set(self, name: str, value: object) -> None:
@@ -154,6 +157,8 @@ def _whole(value: Any, name: str, least: int) -> int:
         whole = operator.index(value)
     except TypeError:
         whole = None
+    if whole is not None and whole >= 1 << 60:
+        raise InputError(f"{name} must be below 2^60, got {value}")
     if whole is None or isinstance(value, bool) or whole < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return whole

@@ -122,6 +122,8 @@ def _by_name(name: str | os.PathLike[str], options: dict[str, Any]) -> Graph:
 
 
 def _nothing_found(path: Path) -> str:
+    if not path.is_file() and not path.is_dir():
+        return f"{path} is a pipe or a device; pass a file or a folder"
     if path.is_file():
         folder = [reader.format for reader in READERS if reader.matches(path.parent)]
         hint = f"; pass the folder {path.parent}, which is {folder[0]}" if folder else ""

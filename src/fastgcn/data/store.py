@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,7 +71,7 @@ class StoreWriter(FolderWriter):
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> AnyArray:
         """A writable memory map to fill in; its space on the disk is reserved at once."""
         header = npy_header(np.dtype(dtype), shape)
-        size = len(header) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        size = len(header) + math.prod(shape) * np.dtype(dtype).itemsize
         with self.path(name).open("wb") as file:
             file.write(header)
             file.flush()

@@ -37,8 +37,10 @@ class Split:
 # A large array is searched for NaN in chunks of this size, to bound the temporary.
 _CHUNK = 1 << 24
 
-# Class ids may go up to this number, or up to the number of nodes if there are more.
+# Class ids may go up to this number, or up to the number of nodes if there are more. A part of a
+# graph has fewer nodes and the same classes, so a graph that was checked may have more.
 _MOST_CLASSES = 1 << 16
+CLASSES_OF_PART = 1 << 20
 
 
 def named(node: int, node_ids: Sequence[Any] | None) -> str:
@@ -235,17 +237,27 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
     ids = integers(array, "labels").astype(np.int64, copy=False)
     if ids.size and int(ids.min()) < -1:
         raise InputError(f"labels must be class ids or -1 for none, got {ids.min()}")
-    # A model has an output for each number up to the largest, also for those that no node has.
-    if class_names is None and ids.size and int(ids.max()) >= max(n, _MOST_CLASSES):
-        raise InputError(
-            f"labels must be class ids from 0, got {ids.max()} in a graph of {n:,} nodes; number "
-            "the classes 0, 1, 2, ..., and give a node without a class the label -1"
-        )
     if class_names is not None and ids.size and int(ids.max()) >= len(class_names):
         raise InputError(
             f"labels must be below the number of classes, {len(class_names)}, got {ids.max()}"
         )
+    if class_names is None:
+        class_count(ids)
     return ids
+
+
+def class_count(ids: IntArray, most: int = _MOST_CLASSES) -> int:
+    """The number of classes of (n,) class ids: the largest id and one.
+
+    A model has an output for each number up to the largest, also for those that no node has.
+    """
+    count, n = int(ids.max(initial=-1)) + 1, len(ids)
+    if count > max(n, most):
+        raise InputError(
+            f"labels must be class ids from 0, got {count - 1} in a graph of {n:,} nodes; number "
+            "the classes 0, 1, 2, ..., and give a node without a class the label -1"
+        )
+    return count
 
 
 def _class_count(n_columns: int, class_names: Sequence[str] | None) -> None:

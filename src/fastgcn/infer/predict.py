@@ -27,6 +27,7 @@ from fastgcn.graph.adjacency import Normalization, normalize
 from fastgcn.graph.graph import Graph, own_ids
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.machine import memory_of_device
+from fastgcn.memory import check_room
 from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
 from fastgcn.sampling import layer_sampler
@@ -65,7 +66,9 @@ def predict(
     result are then those of the shard, numbered from 0, and every process must make the call.
     """
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
-    return _whole(parts, model_of(run_or_model).sizes[-1])
+    width = model_of(run_or_model).sizes[-1]
+    _check_result(graph, nodes, width)
+    return _whole(parts, width)
 
 
 def predict_parts(
@@ -103,7 +106,9 @@ def embed(
     """
     parts = embed_parts(run_or_model, graph, nodes, layer=layer, memory=memory)
     model = model_of(run_or_model)
-    return _whole(parts, model.sizes[_depth(model, layer)])
+    width = model.sizes[_on_all(graph, "the layer", lambda: _depth(model, layer))]
+    _check_result(graph, nodes, width)
+    return _whole(parts, width)
 
 
 def embed_parts(
@@ -194,6 +199,16 @@ def _need_some(graph: "Graph | Shard", nodes: IntArray, message: str) -> None:
             raise InputError(message)
 
     _on_all(graph, "nodes", check)
+
+
+def _check_result(graph: "Graph | Shard", nodes: Any, width: int) -> None:
+    """Refuse a result that does not fit in memory; a command writes it in parts."""
+    rows = graph.n_nodes if nodes is None else np.size(nodes)
+    _on_all(
+        graph,
+        "the result",
+        lambda: check_room(4 * rows * width, "the result", "ask for fewer nodes at a time"),
+    )
 
 
 def _whole(parts: Iterable[tuple[IntArray, FloatArray]], width: int) -> FloatArray:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
@@ -18,7 +19,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
-from fastgcn.features.plan import check_memory
+from fastgcn.features.plan import check_device_memory, check_memory
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device, memory_of_device, thread_count
 from fastgcn.model import GCN, WeightAverage, all_finite
@@ -75,6 +76,12 @@ def fit(
     (2, 'layer')
     """
     config = resolve(graph, config, settings)
+    if shard is None and graph.labels is not None:
+        device = choose_device(config.device)
+        if device.type == "cpu":
+            check_memory(graph, config)
+        else:
+            check_device_memory(graph, config, torch.cuda.mem_get_info(device)[0])
     if shard is None and sampler is None:
         config = resolve_samples(graph, config)
     path = None if run_dir is None else Path(run_dir)
@@ -83,8 +90,6 @@ def fit(
     if path is not None:
         # Checked before the folder is made, so that a refused run leaves nothing behind.
         check_trainable(graph, config)
-        if choose_device(config.device).type == "cpu":
-            check_memory(graph, config)
         about = {
             "config": config.to_dict(),
             "data": None if graph.source is None else dict(graph.source),

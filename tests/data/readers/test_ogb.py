@@ -134,6 +134,12 @@ def test_a_missing_part_of_the_split_is_named(tmp_path: Path) -> None:
         ("raw/num-node-list", "-8\n", "must hold one number"),
         ("raw/num-node-list", "9000000000000000000\n", "do not fit in memory"),
         ("split/time/train", "1,2\n", "must have one column"),
+        ("split/time/train", "1\n" * 9, "must have at most 8 rows, got 9 or more"),
+        ("raw/node-feat", "1," * 70_000 + "1\n", "has more than 65,536 columns"),
+        ("raw/node-feat", "1" * (5 << 20), "has a row of more than 4,194,304 bytes"),
+        ("raw/node-label", "1e300\n" * 8, "labels must be integers of 64 bits"),
+        ("raw/node-label", "1000000\n" * 8, "labels must be class ids from 0, got 1000000"),
+        ("raw/num-edge-list", "9" * 30 + "\n", "not a table of numbers"),
         ("split/time/train", "7\n", "node 7 is in the train part of the split but has no label"),
     ],
 )

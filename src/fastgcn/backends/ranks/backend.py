@@ -1,6 +1,7 @@
 """`RanksBackend`: the CPU's backend in one of several processes, on its shard of the graph."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -26,6 +27,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import InputError
 from fastgcn.features.extremes import Extreme, extreme
+from fastgcn.features.plan import check_memory
 from fastgcn.features.sparse import InputRows
 from fastgcn.features.store import (
     ColumnMoments,
@@ -189,6 +191,8 @@ class RanksBackend(CpuBackend):
     def _check(self) -> None:
         check_trainable(self.shard.graph, self.config)
         check_ranks_can(self.config)
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        check_memory(self.shard.graph, self.config, shares=self.group.size, here=here)
         self.group.use_device(self.config.device)
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:

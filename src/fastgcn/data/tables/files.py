@@ -15,6 +15,7 @@ import pyarrow.parquet
 
 from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError, nearest
+from fastgcn.memory import available_memory, shown_bytes
 from fastgcn.progress import progress
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -25,6 +26,8 @@ _PARQUET = (".parquet", ".pq")
 # Bytes of a CSV file that are parsed together, and the longest row. Arrow reads many blocks
 # ahead; larger blocks took more memory and were not faster.
 _BLOCK = 1 << 20
+
+_MOST_COLUMNS = 1 << 16  # of a CSV file; Arrow takes 20 seconds for the types of 160,000
 
 _SHOWN = 400  # characters of Arrow's messages
 
@@ -50,7 +53,7 @@ class TableFile:
             raise FormatError(f"{path} is empty")
         with _translated(path, [], OSError):
             if self.is_csv:
-                self._check_delimiter()
+                self._check_first_line()
             schema = self._csv_schema() if self.is_csv else self._parquet_schema()
             names = schema.names
         self.types: dict[str, Any] = dict(zip(names, schema.types, strict=True))
@@ -87,11 +90,19 @@ class TableFile:
         with _translated(self.path, list(self.types)), closing(found):
             yield found
 
-    def _check_delimiter(self) -> None:
-        """Raise if a table has another separator: it would be read as one wide column."""
+    def _check_first_line(self) -> None:
+        """Raise if a table has another separator, or more columns than Arrow reads in a minute.
+
+        With another separator, it would be read as one wide column.
+        """
         with _stream(pa.OSFile(str(self.path)), self._compression) as stream:
             head = stream.read(_BLOCK).splitlines()[:1]
         first = head[0].decode(errors="replace").lstrip("\ufeff") if head else ""
+        if first.count(self._delimiter) >= _MOST_COLUMNS:
+            raise FormatError(
+                f"{self.path} has more than {_MOST_COLUMNS:,} columns; store the table as Parquet, "
+                "with the features in one column of lists"
+            )
         if self._delimiter in first:
             return
         for other, called in _SEPARATORS.items():
@@ -178,6 +189,22 @@ def _open_csv(
 
 def _stream(raw: pa.OSFile, compression: str | None) -> pa.NativeFile:
     return raw if compression is None else pa.CompressedInputStream(raw, compression)
+
+
+class Room:
+    """Counts the bytes that a column takes; half of the free memory is enough for any column."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._most = what, available_memory() // 2
+        self._taken = 0
+
+    def take(self, n_bytes: int) -> None:
+        self._taken += n_bytes
+        if self._taken > self._most:
+            raise InputError(
+                f"{self._what} takes more than {shown_bytes(self._most)}, "
+                "half of the memory that is free"
+            )
 
 
 def listed(names: Iterable[Any], most: int = 12) -> str:

@@ -12,7 +12,7 @@ from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import StoreWriter
 from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex, label_reader
-from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, listed
+from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, is_text, listed
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
@@ -81,7 +81,13 @@ def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
 def _split_reader(table: TableFile, options: NodeOptions) -> Categories | None:
     if options.random_split is None:
         column = table.optional(options.split, "split", "the split")
-        return None if column is None else Categories()
+        if column is None:
+            return None
+        what, kind = f"column {column!r} of {table.path}", table.types[column]
+        words = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (table.is_csv or is_text(words) or pa.types.is_null(words)):
+            raise InputError(f"{what} must be train, val or test, or empty, got {kind}")
+        return Categories(what)
     if options.split != "split":
         raise InputError(f"give either split={options.split!r} or random_split, not both")
     return None
