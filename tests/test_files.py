@@ -75,3 +75,9 @@ def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")
     with pytest.raises(ValueError, match="not a regular file"):
         read_json(tmp_path / "a.json")
+
+
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").symlink_to("a.json")
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_json(tmp_path / "a.json")
