@@ -353,10 +353,10 @@ def _silent_nodes(config: GenerateConfig, community: IntArray) -> BoolArray | No
         return None
     order = _stream(config, _SILENT).permutation(config.nodes)
     order = order[np.argsort(community[order], kind="stable")]
-    counts, starts = silent_sizes(config), _prefix_sums(class_sizes(config)).astype(np.int64)
+    sizes = class_sizes(config)
     chosen = np.zeros(config.nodes, np.bool_)
-    for start, count in zip(starts, counts, strict=False):
-        chosen[order[start : start + count]] = True
+    for end, size, count in zip(np.cumsum(sizes), sizes, silent_sizes(config), strict=True):
+        chosen[order[end - size : end - size + count]] = True
     return chosen
 
 

@@ -157,8 +157,9 @@ def _whole(value: Any, name: str, least: int) -> int:
         whole = operator.index(value)
     except TypeError:
         whole = None
-    if whole is not None and whole >= 1 << 60:
-        raise InputError(f"{name} must be below 2^60, got {value}")
+    bits = 128 if name == "seed" else 60
+    if whole is not None and whole >= 1 << bits:
+        raise InputError(f"{name} must be below 2^{bits}, got {value}")
     if whole is None or isinstance(value, bool) or whole < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return whole
