@@ -1,5 +1,6 @@
 """Read JSON within limits, and only files that are files; null stands for NaN and infinity."""
 
+import errno
 import json
 import math
 import os
@@ -14,11 +15,16 @@ _JSON_DIGITS = 20  # of an integer: those of 64 bits have at most 20
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file to read; a pipe, device or folder in its place is a `ValueError`.
+    """Open a file to read; anything else in its place (a pipe, a folder, ...) is a `ValueError`.
 
     A pipe would block until someone writes to it, a device may never end.
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link to itself, a socket
+            raise ValueError("it is not a regular file") from None
+        raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError("it is not a regular file")

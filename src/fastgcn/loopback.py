@@ -10,14 +10,12 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
-from torch.distributed.elastic.rendezvous import (
-    RendezvousHandler,
-    RendezvousInfo,
-    RendezvousParameters,
-    RendezvousStoreInfo,
-)
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters
 
 ADDRESS = "127.0.0.1"
 SECRET = "FASTGCN_SECRET"  # the variable with what only processes of a job know
@@ -66,8 +64,12 @@ def connect(port: int, timeout: timedelta) -> TCPStore:
     return TCPStore(ADDRESS, port, is_master=False, timeout=timeout, wait_for_workers=False)
 
 
-class LoopbackRendezvous(RendezvousHandler):
-    """torchrun's meeting place for one machine: a store on loopback, which outlives restarts."""
+class LoopbackRendezvous:
+    """torchrun's meeting place for one machine: a store on loopback, which outlives restarts.
+
+    It has the methods of torch's `RendezvousHandler`, and is no subclass: to import that, torch
+    loads all entry points, and this module would be imported before it is complete.
+    """
 
     def __init__(self, run_id: str, timeout: timedelta) -> None:
         self._run_id, self._timeout = run_id, timeout
@@ -80,7 +82,9 @@ class LoopbackRendezvous(RendezvousHandler):
     def use_agent_store(self) -> bool:
         return True
 
-    def next_rendezvous(self) -> RendezvousInfo:
+    def next_rendezvous(self) -> "RendezvousInfo":
+        from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
+
         if self._store is None:
             self._store = serve(0, self._timeout)
             # Processes that torchrun starts inherit it; others of this machine do not know it.
@@ -104,12 +108,12 @@ class LoopbackRendezvous(RendezvousHandler):
         return True
 
 
-def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
+def handler() -> "Callable[[RendezvousParameters], LoopbackRendezvous]":
     """The entry point: torchrun calls what this returns with its options."""
     return _rendezvous
 
 
-def _rendezvous(parameters: RendezvousParameters) -> RendezvousHandler:
+def _rendezvous(parameters: "RendezvousParameters") -> LoopbackRendezvous:
     if parameters.max_nodes != 1:
         raise ValueError(
             "--rdzv-backend loopback is for one machine, and --nnodes asks for more; use c10d"

@@ -45,7 +45,10 @@ def main() -> int:
     failed = False
     for target in targets:
         if target == "found":
-            result = replay(sorted(FOUND.glob("*.zip")))
+            files = sorted(FOUND.glob("*.zip"))
+            result = replay(files)
+            for each in result.findings:
+                print(f"  {each.seed} is {files[each.seed].name}")
         else:
             result = fuzz(target, given.cases, given.seed, given.jobs)
         print_result(result)

@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 from scipy.sparse import csr_array, csr_matrix
 
 from fastgcn import Graph, TrainConfig, fit, save
+from fastgcn.data.layout import combined
 from fastgcn.data.shards import shard
 from fastgcn.train.run import RunFolder
 from tests.data.readers import test_graphsage, test_ogb
@@ -296,8 +297,22 @@ def agree(tree: Mapping[str, bytes], changed: dict[str, bytes]) -> None:
             # What is no array or no manifest any more stays as it is.
             with contextlib.suppress(Exception):
                 content = json.loads(changed.get(path, tree[path]))
-                content["arrays"][file.removesuffix(".npy")] |= _described(changed[name])
+                array = file.removesuffix(".npy")
+                content["arrays"][array] |= _described(changed[name])
+                if manifest == "graph.json":
+                    _recount(content, array)
                 changed[path] = json.dumps(content).encode()
+
+
+def _recount(manifest: dict[str, Any], array: str) -> None:
+    """Make the counts and the fingerprint of a store agree with its arrays."""
+    arrays = manifest["arrays"]
+    manifest["fingerprint"] = combined({name: said["sha256"] for name, said in arrays.items()})
+    length = arrays[array]["shape"][0]
+    if array == "indptr":
+        manifest["nodes"] = length - 1
+    elif array == "indices":
+        manifest["stored_edges"] = length
 
 
 def _described(data: bytes) -> dict[str, Any]:

@@ -83,9 +83,9 @@ def npy_bytes(array: AnyArray) -> bytes:
 
 def mutate_npy(data: bytes, rng: Random, other: bytes = b"") -> bytes:
     kind = rng.random()
-    if kind < 0.15:
+    if kind < 0.12:
         return mutate_bytes(data, rng, other)
-    if kind < 0.4:
+    if kind < 0.27:
         return _other_header(data, rng)
     try:
         with warnings.catch_warnings():
@@ -204,7 +204,8 @@ def mutate_safetensors(data: bytes, rng: Random, other: bytes = b"") -> bytes:
         return mutate_bytes(data, rng, other)
     content = data[8 + length :]
     if kind < 0.4 and content:
-        word = np.array([rng.choice(FLOATS)], rng.choice(("<f4", "<f8"))).tobytes()
+        with np.errstate(over="ignore"):
+            word = np.array([rng.choice(FLOATS)], rng.choice(("<f4", "<f8"))).tobytes()
         if rng.random() < 0.4:
             word = extreme_word(rng)
         at = rng.randrange(len(content)) // len(word) * len(word)

@@ -141,7 +141,8 @@ def info(
     split: SplitName = None,
     seed: Seed = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read a store or shards whole and compare checksums.")
+        bool,
+        typer.Option("--verify", help="Read a store, shards or a run whole; compare checksums."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -153,7 +154,7 @@ def info(
     if verify:
         recover(Path(data))
         verify_folder(Path(data))
-        if is_sharded(Path(data)):
+        if is_sharded(Path(data)) or is_run(Path(data)):
             return
     facts = describe(load_graph(data, split, seed))
     if json:
@@ -163,7 +164,7 @@ def info(
 
 
 def verify_folder(path: Path) -> None:
-    """Compare the checksums of a store or of a folder of shards, and say so."""
+    """Compare the checksums of a store, of a folder of shards or of a run, and say so."""
     from fastgcn.data.shards import is_sharded, verify_shards
     from fastgcn.data.store import is_store, verify_store
 
@@ -171,11 +172,21 @@ def verify_folder(path: Path) -> None:
         complete = verify_store(path)
     elif is_sharded(path):
         complete = verify_shards(path)
+    elif is_run(path):
+        from fastgcn.train.run import RunFolder
+
+        complete = RunFolder.open(path).verify()
     else:
-        raise InputError(
-            f"--verify reads the checksums of a store or of shards, and {path} is neither"
-        )
-    say("All checksums match." if complete else f"{path} cannot be verified: it has no checksums")
+        raise InputError(f"--verify is for stores, shards and runs, and {path} is none of them")
+    say(
+        "All checksums match."
+        if complete
+        else f"{path} cannot be verified: it was written by an earlier version, without checksums"
+    )
+
+
+def is_run(path: Path) -> bool:
+    return (path / "config.json").is_file()
 
 
 def _show_facts(facts: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -46,7 +47,8 @@ def test_under_torchrun_nothing_listens_beyond_the_machine(tmp_path: Path) -> No
         command, env=variables, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert "Exception" not in done.stderr
+    found = [json.loads(text) for text in re.findall(r"\{[^{}]*\}", done.stdout)]
     assert [each["numbers"] for each in found] == [[7, 8]] * 2
     for each in found:
         assert each["rank"]
