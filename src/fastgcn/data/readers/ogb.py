@@ -209,6 +209,10 @@ def _blocks(path: Path, dtype: np.dtype[Any], n_columns: int) -> Iterator[AnyArr
     reading = csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK)
     try:
         for batch in csv_batches(path, "gzip", reading, csv.ParseOptions(), options):
+            if batch.num_columns != n_columns:  # Arrow ends a row at a carriage return as well
+                raise FormatError(
+                    f"{path} must have {n_columns} columns in every row, got {batch.num_columns}"
+                )
             yield _dense(batch, dtype, path)
     except (pa.ArrowException, OSError) as error:
         raise FormatError(
