@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(BIN)/python $(INSTALL) -c requirements-dev.lock
 
-.PHONY: setup demo test check bench pages reproduce test-gpu test-oldest fuzz lock licences sbom release clean
+.PHONY: setup demo test check bench pages reproduce test-gpu test-bounds fuzz test-oldest lock licences sbom release clean
 
 setup: $(READY)
 
@@ -46,6 +46,12 @@ reproduce: setup
 
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu
+
+# Kernels that check every index. Compiled code is cached by its source, so it has a cache of its own.
+test-bounds: setup
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(BIN)/python -m pytest -n 2 tests/kernels \
+	    tests/proofs tests/data/test_store.py tests/data/test_damaged_store.py tests/data/test_damaged_shards.py \
+	    tests/backends/ranks/test_shard.py
 
 # The oldest versions that pyproject.toml allows, on Python 3.11; torch and triton stay at their pins,
 # because older builds for the CPU are not on the usual index: torch 2.2 brings 2.5 GB of CUDA.

@@ -222,6 +222,7 @@ def spoil(path: Path, name: str) -> None:
 
     with safe_open(path, "pt") as file:
         metadata: dict[str, str] = file.metadata()
+    del metadata["sha256"]  # which earlier versions do not have
     tensors = load_file(path)
     tensors[name].view(-1)[0] = math.nan
     save_file(tensors, path, metadata)

@@ -1,5 +1,6 @@
 """A run's folder: round trips, what is in it, and what happens when it is damaged."""
 
+import hashlib
 import json
 import shutil
 import stat
@@ -94,7 +95,10 @@ def test_what_is_in_the_folder(kept: Run) -> None:
     assert about["fingerprint"] == fingerprint(GRAPH)
     lines = (kept.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == kept.history
-    assert json.loads((kept.path / "result.json").read_text()) == kept.metrics
+    result = json.loads((kept.path / "result.json").read_text())
+    for name, said in result.pop("files").items():
+        assert hashlib.sha256((kept.path / name).read_bytes()).hexdigest() == said
+    assert result == kept.metrics
 
 
 def test_an_unfinished_run_does_not_load(unfinished: Path) -> None:
@@ -113,7 +117,7 @@ def test_resuming_a_finished_run_loads_it(kept: Run, folder: Path) -> None:
 
 
 def without(*keys: str) -> Callable[[Path], None]:
-    """Takes keys out of a JSON file or of a safetensors file's metadata."""
+    """Takes keys out of a JSON file or of a safetensors file's metadata, and its checksum."""
 
     def change(path: Path) -> None:
         if path.suffix == ".json":
@@ -122,7 +126,7 @@ def without(*keys: str) -> Callable[[Path], None]:
             return
         with safe_open(path, "pt") as file:
             metadata = file.metadata()
-        kept = {k: v for k, v in metadata.items() if k not in keys}
+        kept = {k: v for k, v in metadata.items() if k not in (*keys, "sha256")}
         save_file({k: v.clone() for k, v in load_file(path).items()}, path, kept or None)
 
     return change
@@ -142,6 +146,7 @@ def losing_its_end(path: Path) -> None:
 def losing_a_tensor(path: Path) -> None:
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
+    del metadata["sha256"]
     tensors = load_file(path)
     save_file({k: tensors[k].clone() for k in sorted(tensors)[:-1]}, path, metadata)
 
@@ -154,7 +159,7 @@ def losing_a_tensor(path: Path) -> None:
         ("config.json", holding(b"\xff"), FormatError, "/config.json is not valid JSON"),
         ("config.json", holding(b"[]"), FormatError, "is not a run of this version's schema"),
         ("config.json", without("schema"), FormatError, "is not a run of this version's schema"),
-        ("config.json", without("data"), FormatError, "/config.json is damaged: it has no data"),
+        ("config.json", without("data"), FormatError, "/config.json lacks data; train again"),
         ("model.safetensors", Path.unlink, MissingFileError, "/model.safetensors is missing"),
         ("model.safetensors", holding(b""), FormatError, "/model.safetensors is damaged"),
         ("model.safetensors", losing_its_end, FormatError, "/model.safetensors is damaged"),
@@ -164,8 +169,8 @@ def losing_a_tensor(path: Path) -> None:
         ("metrics.jsonl", losing_its_end, FormatError, "/metrics.jsonl is damaged"),
         ("metrics.jsonl", holding(b"{}\n"), FormatError, "is damaged: it has 1 epochs of 3"),
         ("metrics.jsonl", holding(b"\xff\n"), FormatError, "/metrics.jsonl is damaged"),
-        ("result.json", holding(b"{"), FormatError, "/result.json is damaged"),
-        ("result.json", without("epochs"), FormatError, "does not say how many epochs"),
+        ("result.json", holding(b"{"), FormatError, "/result.json is not valid JSON"),
+        ("result.json", without("epochs"), FormatError, "/result.json lacks epochs; train again"),
     ],
 )
 def test_a_damaged_run_is_named(
@@ -182,8 +187,8 @@ def test_a_damaged_run_is_named(
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("config.json", without("config"), "/config.json is damaged: it has no config"),
-        ("config.json", without("fingerprint"), "/config.json is damaged: it has no fingerprint"),
+        ("config.json", without("config"), "/config.json lacks config; train again"),
+        ("config.json", without("fingerprint"), "/config.json lacks fingerprint; train again"),
         ("state.safetensors", losing_its_end, "/state.safetensors is damaged"),
         ("state.safetensors", without("progress"), "its metadata lacks progress"),
         ("state.safetensors", losing_a_tensor, "/state.safetensors is not the state of this run"),

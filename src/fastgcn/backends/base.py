@@ -145,6 +145,13 @@ class Learner:
             number, name = key.split(".", 1)
             moments.setdefault(int(number), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
+        # Compiled steps write to the moments as to arrays of the size of the weights.
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        for which, found in moments.items():
+            for name in ("exp_avg", "exp_avg_sq"):
+                check_alike({name: found[name]}, {name: weights[which]})
+            if found["step"].numel() != 1 or which < 0:
+                raise ValueError("the optimiser's state is not that of these weights")
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
         self.rng.set_state(state["rng"])
         if len(state["dropout_rng"]) == len(self.dropout_rng.get_state()):
@@ -220,6 +227,16 @@ class LearnerBackend:
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with `prefix`, named without it."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def check_alike(tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> None:
+    """Raise a `ValueError` unless two sets of tensors have the same names, shapes and types."""
+    found, expected = (
+        {name: (tuple(each.shape), each.dtype) for name, each in some.items()}
+        for some in (tensors, others)
+    )
+    if found != expected:
+        raise ValueError(f"tensors must be {expected}, got {found}")
 
 
 def _parameter_groups(model: GCN, config: TrainConfig) -> list[dict[str, Any]]:

@@ -141,7 +141,8 @@ def info(
     split: SplitName = None,
     seed: Seed = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read a store or shards whole and compare checksums.")
+        bool,
+        typer.Option("--verify", help="Read a store, shards or a run whole; compare checksums."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -153,7 +154,7 @@ def info(
     if verify:
         recover(Path(data))
         verify_folder(Path(data))
-        if is_sharded(Path(data)):
+        if is_sharded(Path(data)) or is_run(Path(data)):
             return
     facts = describe(load_graph(data, split, seed))
     if json:
@@ -163,7 +164,7 @@ def info(
 
 
 def verify_folder(path: Path) -> None:
-    """Compare the checksums of a store or of a folder of shards, and say so."""
+    """Compare the checksums of a store, of a folder of shards or of a run, and say so."""
     from fastgcn.data.shards import is_sharded, verify_shards
     from fastgcn.data.store import is_store, verify_store
 
@@ -171,11 +172,21 @@ def verify_folder(path: Path) -> None:
         complete = verify_store(path)
     elif is_sharded(path):
         complete = verify_shards(path)
+    elif is_run(path):
+        from fastgcn.train.run import RunFolder
+
+        complete = RunFolder.open(path).verify()
     else:
-        raise InputError(
-            f"--verify reads the checksums of a store or of shards, and {path} is neither"
-        )
-    say("All checksums match." if complete else f"{path} cannot be verified: it has no checksums")
+        raise InputError(f"--verify is for stores, shards and runs, and {path} is none of them")
+    say(
+        "All checksums match."
+        if complete
+        else f"{path} cannot be verified: it was written by an earlier version, without checksums"
+    )
+
+
+def is_run(path: Path) -> bool:
+    return (path / "config.json").is_file()
 
 
 def _show_facts(facts: dict[str, Any]) -> None:
@@ -310,7 +321,7 @@ def import_(
 def generate(
     out: Annotated[Path, typer.Argument(help="Folder to write the store to.")],
     preset: Annotated[
-        str | None, typer.Option(help="Start from reddit-sim or products-sim.")
+        str | None, typer.Option(help="Start from reddit-sim, two-hop-sim or products-sim.")
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Nodes.")] = None,
     edges: Annotated[int | None, typer.Option(help="Undirected edges.")] = None,
@@ -334,6 +345,10 @@ def generate(
     ] = None,
     stray: Annotated[
         float | None, typer.Option(help="Share of nodes with another class's edges.")
+    ] = None,
+    silent: Annotated[
+        float | None,
+        typer.Option(help="Share of nodes without features; only these join nodes of a class."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="One seed, one graph.")] = None,
     name: Annotated[str | None, typer.Option(help="What to call the graph.")] = None,
@@ -363,6 +378,7 @@ def generate(
         "max_degree": max_degree,
         "class_skew": skew,
         "stray": stray,
+        "silent": silent,
         "seed": seed,
         "name": name,
     }

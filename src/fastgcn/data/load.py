@@ -41,7 +41,9 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     >>> len(load("digits", split="random", seed=1, train=0.5).split.train)
     899
     """
-    if not isinstance(name_or_path, str | os.PathLike) or not os.fspath(name_or_path):
+    if not isinstance(name_or_path, str | os.PathLike) or (
+        os.fspath(name_or_path) in ("", b"") or "\0" in str(name_or_path)
+    ):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
     path = Path(name_or_path).expanduser()
     recover(path)

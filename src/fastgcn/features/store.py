@@ -14,7 +14,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from fastgcn.arrays import FloatArray, IntArray, forget
+from fastgcn.arrays import FloatArray, IntArray, check_whole, forget
 from fastgcn.errors import InputError
 from fastgcn.features.sparse import InputRows
 from fastgcn.graph.edges import Rows
@@ -325,6 +325,8 @@ class NodeFeatures:
             step = max(n, 1)
         for first in range(0, n, step):
             stop = min(first + step, n)
+            if mapped:
+                check_whole(self.features)
             if not as_they_are:
                 yield first, self._rows(np.arange(first, stop))
             else:

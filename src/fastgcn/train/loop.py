@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
-from fastgcn.backends.base import with_prefix
+from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
@@ -280,6 +280,7 @@ class Training:
         self.history = progress["history"]
         self.backend.restore(tensors, len(self.history))
         self.best = with_prefix(tensors, "best.")
+        check_alike(self.best, self.backend.model.state_dict())
         if self.average is not None:
             self.average.model.load_state_dict(with_prefix(tensors, "average."))
         self.batches = progress["batches"]
@@ -304,7 +305,7 @@ def _restore(training: Training, folder: RunFolder | None) -> None:
             raise _not_its_state(folder, "holds numbers that are not finite")
         try:
             training.restore(checkpoint)
-        except (KeyError, ValueError, RuntimeError):
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError):
             raise _not_its_state(folder, "is not the state of this run") from None
     if folder is not None:
         folder.write_history(training.history)

@@ -7,17 +7,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
-from torch import Tensor
-
 from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.files import dumps, with_nan
+from fastgcn.files import dumps, open_regular, parse_json, with_nan
 from fastgcn.locks import Lock
 from fastgcn.model import GCN, all_finite, build_model
 from fastgcn.progress import note
+from fastgcn.schema import read_any, read_checked, validate
+from fastgcn.train.run_files import (
+    ABOUT,
+    PROGRESS,
+    RESULT,
+    check_epoch,
+    check_result,
+    checksum,
+    has_checksum,
+    model_metadata,
+    parsed,
+    read_safetensors,
+    safetensors_bytes,
+)
 from fastgcn.writing import explained, sync, write_bytes, write_text
 
 SCHEMA = 1
@@ -103,17 +113,11 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        try:
-            about = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise MissingFileError(f"{path} is not a run: it has no config.json") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FormatError(f"{path}/config.json is not valid JSON: {error}") from None
+        file = path / "config.json"
+        about = read_any(file, f"{path} is not a run: it has no config.json")
         if not isinstance(about, dict) or about.get("schema") != SCHEMA:
             raise FormatError(f"{path} is not a run of this version's schema ({SCHEMA})")
-        missing = [key for key in ("config", "data", "fingerprint") if key not in about]
-        if missing or not isinstance(about["config"], dict):
-            raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
+        validate(about, ABOUT, file, "train again")
         return cls(path, about)
 
     def claim(self) -> "RunFolder":
@@ -145,8 +149,7 @@ class RunFolder:
 
     @property
     def config(self) -> TrainConfig:
-        # A setting newer than the run takes its default, which is the behaviour the run had.
-        return TrainConfig.from_dict(self.about["config"]).complete()
+        return _settings(self.about["config"], self.path / "config.json")
 
     @classmethod
     def to_resume(cls, path: Path) -> "RunFolder":
@@ -187,28 +190,31 @@ class RunFolder:
         """The first `epochs` records; a kill may have left later ones incomplete."""
         path = self.path / "metrics.jsonl"
         try:
-            lines = path.read_bytes().splitlines()[:epochs]
-            records = [with_nan(json.loads(line)) for line in lines]
+            with open_regular(path) as file:
+                lines = file.read().splitlines()[:epochs]
+            records = [parse_json(line) for line in lines]
         except FileNotFoundError:
             raise MissingFileError(f"{path} is missing") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except ValueError as error:
             raise FormatError(f"{path} is damaged: {error}") from None
         if len(records) < epochs:
             raise FormatError(f"{path} is damaged: it has {len(records)} epochs of {epochs}")
-        return records
+        for number, record in enumerate(records, 1):
+            check_epoch(record, number, path)
+        return [with_nan(record) for record in records]
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write what resuming needs; the history up to here reaches the disk before it."""
         sync(self.path / "metrics.jsonl")
-        data = _safetensors(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
+        data = safetensors_bytes(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
         write_bytes(self.path / "state.safetensors", data, remedy=self._remedy)
 
     def load_checkpoint(self) -> Checkpoint | None:
         path = self.path / "state.safetensors"
         if not path.exists():
             return None
-        tensors, metadata = _read_safetensors(path, ("progress",))
-        return Checkpoint(tensors, json.loads(metadata["progress"]))
+        tensors, metadata = read_safetensors(path, ("progress",))
+        return Checkpoint(tensors, parsed(metadata["progress"], "progress", PROGRESS, path))
 
     def finish(self, run: Run) -> None:
         """Write the model, then the result, which marks the run as finished or stopped."""
@@ -223,9 +229,26 @@ class RunFolder:
             "fingerprint": run.fingerprint,
         }
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-        data = _safetensors(tensors, metadata)
+        data = safetensors_bytes(tensors, metadata)
         write_bytes(self.path / "model.safetensors", data, remedy=self._remedy)
-        write_text(self.path / "result.json", dumps(run.metrics, indent=1), remedy=self._remedy)
+        sums = {name: checksum(self.path / name) for name in _SUMMED}
+        result = dumps({**run.metrics, "files": sums}, indent=1)
+        write_text(self.path / "result.json", result, remedy=self._remedy)
+
+    def verify(self) -> bool:
+        """Compare all checksums; False if a file has none, as in runs of earlier versions."""
+        verified = True
+        for name in ("model.safetensors", "state.safetensors"):
+            if (self.path / name).exists():
+                verified &= has_checksum(self.path / name)
+        if (self.path / "result.json").exists():
+            self.load()
+            sums = read_any(self.path / "result.json", "").get("files", {})
+            for name in _SUMMED:
+                if name in sums and checksum(self.path / name) != sums[name]:
+                    raise FormatError(f"{self.path / name} is damaged: its checksum has changed")
+            verified &= all(name in sums for name in _SUMMED)
+        return verified
 
     def load(self) -> Run:
         if not self.has_model:
@@ -233,17 +256,13 @@ class RunFolder:
                 f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
             )
         path = self.path / "model.safetensors"
-        tensors, metadata = _read_safetensors(
+        tensors, metadata = read_safetensors(
             path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
         )
+        about = model_metadata(metadata, path.stat().st_size, path)
+        config = _settings(about["config"], path)
         try:
-            config = TrainConfig.from_dict(json.loads(metadata["config"])).complete()
-            names = json.loads(metadata["class_names"])
-            # Runs of earlier versions do not have them.
-            features = json.loads(metadata.get("feature_names", "null"))
-            model = build_model(
-                config, json.loads(metadata["sizes"]), multilabel=json.loads(metadata["multilabel"])
-            )
+            model = build_model(config, about["sizes"], multilabel=about["multilabel"])
             model.load_state_dict(tensors)
         except (TypeError, ValueError, RuntimeError) as error:
             raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
@@ -253,6 +272,7 @@ class RunFolder:
                 "again with a lower learning_rate or with scaled features"
             )
         result = self._read_result()
+        check_result(result, about["sizes"][-1], self.path / "result.json")
         if "stopped" in result:
             note(
                 f"{self.path} is not a finished run: {result['stopped']}; epoch "
@@ -263,8 +283,8 @@ class RunFolder:
             config=config,
             history=self.read_history(result["epochs"]),
             metrics=result,
-            class_names=None if names is None else tuple(names),
-            feature_names=None if features is None else tuple(features),
+            class_names=about["class_names"] and tuple(about["class_names"]),
+            feature_names=about["feature_names"] and tuple(about["feature_names"]),
             fingerprint=metadata["fingerprint"],
             source=self.about["data"],
             path=self.path,
@@ -272,41 +292,17 @@ class RunFolder:
 
     def _read_result(self) -> dict[str, Any]:
         path = self.path / "result.json"
-        try:
-            result = with_nan(json.loads(path.read_bytes()))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FormatError(f"{path} is damaged: {error}") from None
-        if not isinstance(result, dict) or not isinstance(result.get("epochs"), int):
-            raise FormatError(f"{path} is damaged: it does not say how many epochs there were")
-        return result
+        result = read_checked(path, RESULT, absent=f"{path} is missing", remedy="train again")
+        return {name: with_nan(value) for name, value in result.items() if name != "files"}
 
 
-def _safetensors(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-    """A safetensors file of the same bytes for the same content.
-
-    The library writes metadata in a random order; the header (its length in 8 bytes, then JSON
-    padded with blanks to a multiple of 8) is written again with its keys sorted.
-    """
-    data = save(tensors, metadata)
-    length = int.from_bytes(data[:8], "little")
-    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + data[8 + length :]
+# The files whose checksums `result.json` has. That of `state.safetensors` is in it.
+_SUMMED = ("config.json", "metrics.jsonl", "model.safetensors")
 
 
-def _read_safetensors(
-    path: Path, required: tuple[str, ...]
-) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, and its metadata, which has the `required` keys."""
+def _settings(values: Mapping[str, Any], path: Path) -> TrainConfig:
+    """The settings of a run; one that is newer than the run takes its default."""
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-        tensors = load_file(path)
-    except FileNotFoundError:
-        raise MissingFileError(f"{path} is missing") from None
-    except (SafetensorError, OSError) as error:
-        raise FormatError(f"{path} is damaged: {error}") from None
-    for key in required:
-        if key not in metadata:
-            raise FormatError(f"{path} is damaged: its metadata lacks {key}")
-    return tensors, metadata
+        return TrainConfig.from_dict(values).complete()
+    except (InputError, TypeError, ValueError) as error:
+        raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
