@@ -57,7 +57,7 @@ def test_what_was_written_to_a_map_stays(tmp_path: Path) -> None:
         ("[" * 33 + "]" * 33, "nested more than 32 deep"),
         ('{"a":' * 33 + "1" + "}" * 33, "nested more than 32 deep"),
         ("9" * 5000, "an integer of 5,000 digits"),
-        ("[1, -" + "9" * 30 + "]", "an integer of 31 digits"),
+        ("[1, -" + "9" * 60 + "]", "an integer of 61 digits"),
         (" " * ((1 << 26) + 1), "more than 64 MiB"),
     ],
 )

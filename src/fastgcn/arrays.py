@@ -16,13 +16,16 @@ AnyArray = NDArray[Any]
 
 
 def is_finite(array: FloatArray) -> bool:
-    """True if no entry is NaN or infinite: a sum that has one of them is neither.
+    """True if no entry is NaN or infinite.
+
+    The sum is looked at first, in a tenth of the time: it is finite only if all entries are.
 
     >>> is_finite(np.ones(3)), is_finite(np.array([np.inf, -np.inf]))
     (True, False)
     """
-    with np.errstate(invalid="ignore"):
-        return math.isfinite(float(array.sum(dtype=np.float64)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = float(array.sum())
+    return math.isfinite(total) or bool(np.isfinite(array).all())
 
 
 def forget(array: AnyArray) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 JSON_BYTES = 1 << 26  # of a whole document: it takes about twenty times as much as objects
 _JSON_DEPTH = 32
-_JSON_DIGITS = 20  # of an integer: those of 64 bits have at most 20
+_JSON_DIGITS = 40  # of an integer: seeds have up to 39
 
 
 def open_regular(path: Path) -> BufferedReader:

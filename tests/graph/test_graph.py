@@ -76,6 +76,7 @@ def test_direction_is_found_out() -> None:
         ({"labels": np.ones((3, 3))}, "class_names must have 3 entries"),
         ({"feature_names": ["a", "b"]}, "feature_names must have 3 entries, one per feature"),
         ({"node_ids": ["a", "b"]}, "node_ids must have 3 entries"),
+        ({"node_ids": np.eye(3)}, "node_ids must be numbers or texts, not lists"),
         ({"node_ids": ["a", "b", "a"]}, "'a' appears more than once"),
         ({"split": split_of(train=[0, 3])}, "split.train must lie in 0..2"),
         ({"split": split_of(train=[0, 0])}, "has node 0 twice"),

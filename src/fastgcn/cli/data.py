@@ -321,7 +321,7 @@ def import_(
 def generate(
     out: Annotated[Path, typer.Argument(help="Folder to write the store to.")],
     preset: Annotated[
-        str | None, typer.Option(help="Start from reddit-sim or products-sim.")
+        str | None, typer.Option(help="Start from reddit-sim, two-hop-sim or products-sim.")
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Nodes.")] = None,
     edges: Annotated[int | None, typer.Option(help="Undirected edges.")] = None,
@@ -345,6 +345,10 @@ def generate(
     ] = None,
     stray: Annotated[
         float | None, typer.Option(help="Share of nodes with another class's edges.")
+    ] = None,
+    silent: Annotated[
+        float | None,
+        typer.Option(help="Share of nodes without features; only these join nodes of a class."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="One seed, one graph.")] = None,
     name: Annotated[str | None, typer.Option(help="What to call the graph.")] = None,
@@ -374,6 +378,7 @@ def generate(
         "max_degree": max_degree,
         "class_skew": skew,
         "stray": stray,
+        "silent": silent,
         "seed": seed,
         "name": name,
     }

@@ -210,7 +210,11 @@ def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
     if len(ids) != n:
         raise InputError(f"node_ids must have {n} entries, one per node, got {len(ids)}")
     plain = ids.tolist() if isinstance(ids, np.ndarray) else ids
-    if len(set(plain)) != n:
+    try:
+        distinct = len(set(plain))
+    except TypeError:
+        raise InputError("node_ids must be numbers or texts, not lists") from None
+    if distinct != n:
         seen: set[Any] = set()
         twice = next(i for i in plain if i in seen or seen.add(i))  # type: ignore[func-returns-value]
         raise InputError(f"node_ids must be unique, but {twice!r} appears more than once")

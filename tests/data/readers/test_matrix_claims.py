@@ -138,6 +138,18 @@ def test_any_number_of_nodes_may_be_claimed(tmp_path: Path) -> None:
         REDDIT_DGL.read(tmp_path)
 
 
+def test_edges_that_do_not_fit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small archive may hold any number of equal edges."""
+    write_trio(tmp_path, toy())
+    ones = np.ones(10**5, np.int8)
+    indptr = np.array([0, 0, 10**5] + [10**5] * 6)
+    resave(tmp_path, "adj.npz", data=ones, indices=np.zeros(10**5, np.int8), indptr=indptr)
+    assert NPZ_FOLDER.read(tmp_path).cleaned.duplicates == 10**5 - 1
+    monkeypatch.setattr(parts, "available_memory", lambda: 3 * 10**6)
+    with pytest.raises(FormatError, match=r"adj.npz takes about 4 MB of memory .* only 3 MB"):
+        NPZ_FOLDER.read(tmp_path)
+
+
 def test_the_rows_of_features_are_compared_before_nodes_are_counted(tmp_path: Path) -> None:
     features = csc_array((1 << 40, 3), dtype=np.float32)  # its offsets are those of 3 columns
     save_npz(write_trio(tmp_path, toy()) / "features.npz", features)

@@ -123,6 +123,7 @@ def test_a_missing_part_of_the_split_is_named(tmp_path: Path) -> None:
         ("raw/edge", "0,1\n" * 7 + "0\n", "not a table of numbers"),
         ("raw/edge", "0,1\n" * 7 + "0,\n", "a whole number in every field"),
         ("raw/edge", "0,1\n" * 7 + "0,1.5\n", "not a table of numbers"),
+        ("raw/edge", "0,1\r2,3\n" + "0,1\n" * 6, "must have 3 columns in every row, got 2"),
         ("raw/edge", "0,8\n" * 8, "target must lie in 0..7"),
         ("raw/edge", "source,target\n" * 8, "not a table of numbers"),
         ("raw/node-feat", "1\n" * 7, "must have 8 rows, got 7"),

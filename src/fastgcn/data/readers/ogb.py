@@ -16,6 +16,7 @@ from fastgcn.data.readers.parts import Edges, Reader, build, choice, identity, n
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph.checks import Split
 from fastgcn.graph.graph import Graph
+from fastgcn.memory import available_memory
 
 _EDGES, _LABELS = "edge.csv.gz", "node-label.csv.gz"
 _NODES, _EDGE_COUNT = "num-node-list.csv.gz", "num-edge-list.csv.gz"
@@ -56,13 +57,14 @@ def _read(
     if n_edges and ends.shape[1] != 2:
         raise FormatError(f"{edge_file} must have two columns, got {ends.shape[1]}")
     source, target = ends.reshape(-1, 2).T
+    labels = _labels(label_file, n)  # first: its rows show that there are n nodes
     return build(
         path,
         Edges(source, target),
         n=n,
         directed=directed,
         features=_features(raw / _FEATURES, features, n),
-        labels=_labels(label_file, n),
+        labels=labels,
         split=_split(_split_folder(path, split), n),
         name=name or _folder_name(path),
     )
@@ -171,12 +173,11 @@ def _read_csv(path: Path, dtype: type[np.generic], n_rows: int) -> AnyArray:
 
 
 def _room(n_rows: int, n_columns: int, dtype: type[np.generic], path: Path) -> AnyArray:
-    try:
-        return np.empty((n_rows, n_columns), dtype)
-    except (MemoryError, ValueError):  # ValueError: more than any memory
+    if n_rows * n_columns * np.dtype(dtype).itemsize > available_memory():
         raise FormatError(
             f"{path} should have {n_rows:,} rows of {n_columns}, which do not fit in memory"
-        ) from None
+        )
+    return np.empty((n_rows, n_columns), dtype)
 
 
 def _count_columns(path: Path) -> int:
@@ -208,6 +209,10 @@ def _blocks(path: Path, dtype: np.dtype[Any], n_columns: int) -> Iterator[AnyArr
     reading = csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK)
     try:
         for batch in csv_batches(path, "gzip", reading, csv.ParseOptions(), options):
+            if batch.num_columns != n_columns:  # Arrow ends a row at a carriage return as well
+                raise FormatError(
+                    f"{path} must have {n_columns} columns in every row, got {batch.num_columns}"
+                )
             yield _dense(batch, dtype, path)
     except (pa.ArrowException, OSError) as error:
         raise FormatError(

@@ -148,8 +148,9 @@ class Edges(NamedTuple):
     weights: FloatArray | None = None
 
 
-# Least bytes for each node of a graph: an offset, and a label or a place in the split.
-_NODE_BYTES = 16
+# Least bytes for each node of a graph (an offset, and a label or a place in the split), and for
+# each listed edge while it is sorted: measured, 45 to 60 more than the file's own arrays.
+_NODE_BYTES, _EDGE_BYTES = 16, 40
 
 
 def edges_of(matrix: Any, *, weighted: bool = True) -> Edges:
@@ -162,10 +163,10 @@ def edges_of(matrix: Any, *, weighted: bool = True) -> Edges:
 
 
 def square(matrix: Any, path: Path) -> Any:
-    """The adjacency matrix `matrix`; raises unless it is square and its nodes fit in memory."""
+    """The adjacency matrix `matrix`; raises unless it is square and its graph fits in memory."""
     if matrix.shape[0] != matrix.shape[1]:
         raise FormatError(f"{path} must hold a square adjacency matrix, got shape {matrix.shape}")
-    check_room(path, _NODE_BYTES * matrix.shape[0])
+    check_room(path, _NODE_BYTES * matrix.shape[0] + _EDGE_BYTES * matrix.nnz)
     return matrix
 
 
@@ -188,6 +189,7 @@ def build(
         if directed not in (None, True, False):
             raise InputError(f"directed must be True, False or None, got {directed!r}")
         _check_count(features, n)
+        check_room(path, _NODE_BYTES * n + _EDGE_BYTES // 2 * len(edges.source))
         source, target, weights = checks.edge_arrays(*edges, n)
         csr, cleaned = csr_from_edges(source, target, weights, n, directed=directed is not False)
         return Graph(

@@ -16,7 +16,15 @@ from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
 from fastgcn.data.store import StoreWriter, is_store, open_store, read_manifest
 from fastgcn.data.tables.columns import NodeIndex
-from fastgcn.data.tables.files import Room, TableFile, floats, is_number, listed
+from fastgcn.data.tables.files import (
+    Room,
+    TableFile,
+    decoded,
+    floats,
+    is_number,
+    is_text,
+    listed,
+)
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes, write_features
 from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import checks
@@ -207,7 +215,7 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
         for batch in batches:
             room.take(_END_BYTES * len(ends) * len(batch))
             for name, values in ends.items():
-                values += batch.column(name).to_pylist()
+                values += _ids(batch.column(name), f"column {name!r} of {edges}")
             if names.weight in types:
                 weights.append(floats(batch.column(names.weight)))
     return {
@@ -217,6 +225,17 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
         "weights": np.concatenate(weights) if weights else None,
         "node_ids": ids,
     }
+
+
+def _ids(column: pa.Array, what: str) -> list[Any]:
+    """The ids in a column of an edge table."""
+    column = decoded(column)
+    if not (is_text(column.type) or pa.types.is_integer(column.type)):
+        raise InputError(f"{what} must hold ids, integers or text, got {column.type}")
+    if column.null_count:
+        raise InputError(f"{what} must have an id in every row, but some have none")
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _columns(graph: Graph) -> dict[str, Any]:
