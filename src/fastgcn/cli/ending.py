@@ -132,14 +132,14 @@ def report_failure(error: BaseException) -> str:
     import tempfile
 
     about = f"fastgcn {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    lines = [about, shlex.join(sys.argv), "", *traceback.format_exception(error)]
+    text = "".join([f"{about}\n{shlex.join(sys.argv)}\n\n", *traceback.format_exception(error)])
     what = f"{type(error).__name__}: {error}".rstrip(": ")
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="fastgcn-error-", suffix=".txt", delete=False, encoding="utf-8",
             errors="backslashreplace",
         ) as file:  # fmt: skip
-            file.write("\n".join(lines))
+            file.write(text)
         where = f"please report it with the file {file.name}"
     except OSError:
         where = "please report it with what `fastgcn --debug COMMAND ...` prints"
