@@ -267,6 +267,21 @@ def test_columns_that_do_not_ascend_are_refused(tmp_path: Path, read: str) -> No
         READERS[read](open_store(tmp_path / "s"))
 
 
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+def test_a_part_that_names_a_node_twice_is_refused(tmp_path: Path, part: str) -> None:
+    """A part longer than the graph was written beyond the end of an array of its length."""
+    save(communities(), tmp_path / "s")
+    nodes = np.repeat(np.load(tmp_path / "s" / f"{part}.npy"), 20)
+    np.save(tmp_path / "s" / f"{part}.npy", nodes)
+    manifest = json.loads((tmp_path / "s" / "graph.json").read_text())
+    manifest["arrays"][part]["shape"] = [len(nodes)]
+    (tmp_path / "s" / "graph.json").write_text(json.dumps(manifest))
+    with pytest.raises(
+        FormatError, match=rf"{part}.npy is damaged: it .*twice|{part}.npy .*at most"
+    ):
+        open_store(tmp_path / "s")
+
+
 @pytest.mark.parametrize(
     ("name", "where", "value"),
     [

@@ -34,10 +34,9 @@ from tests.fuzz.case import Changes, Placed, load_found, mutate_tree
 from tests.fuzz.corpus import Corpus, corpus
 from tests.fuzz.targets import TARGETS, Action, Target, prepare
 
-# Seconds that a case may compute, and that it may wait: a busy machine lets it wait as well.
+# Seconds that a case may compute, and that it may wait for something else than a processor.
 CPU_SECONDS = 5.0
 WAIT_SECONDS = 10.0
-WALL_SECONDS = 60.0
 
 # What a worker may allocate beside what it holds at its start.
 MEMORY = 2 << 30
@@ -249,11 +248,10 @@ class Worker:
         waited = time.monotonic() - wall
         if waited < CPU_SECONDS:
             return ""
-        computed = _cpu_seconds(self.pid) - began
-        if computed > CPU_SECONDS:
+        if _cpu_seconds(self.pid) - began > CPU_SECONDS:
             return f"more than {CPU_SECONDS:g} s"
-        idle = waited > WAIT_SECONDS and computed < WAIT_SECONDS / 20
-        return "waits for ever" if idle or waited > WALL_SECONDS else ""
+        # On a busy machine a worker that could go on must wait as well.
+        return "waits for ever" if waited > WAIT_SECONDS and not _runnable(self.pid) else ""
 
     def kill(self) -> None:
         """Have the worker write where it is, then end it."""
@@ -291,6 +289,15 @@ def _limit_memory() -> None:
     limit = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _runnable(pid: int) -> bool:
+    """True if a thread of a process computes, or could if it had a processor."""
+    states = []
+    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # the thread has just ended
+            states.append(task.read_text().rpartition(")")[2].split()[0])
+    return any(state in "RD" for state in states)
 
 
 def _cpu_seconds(pid: int) -> float:
