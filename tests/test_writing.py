@@ -2,12 +2,9 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from fastgcn.data.store import StoreWriter, open_store, save
 from fastgcn.errors import BusyError, InputError, WriteError
 from fastgcn.writing import FolderWriter, recover, replace_file, write_bytes
 from tests.communities import communities
+from tests.small_disk import small_disk
 
 # Replaces a folder again and again, in a fork that is killed at the first step, at the second, ...
 # until one comes to its end. A step is a call that changes the disk. For each, it answers what the
@@ -28,6 +26,7 @@ from pathlib import Path
 from fastgcn.data.shards import open_parts, shard
 from fastgcn.data.store import open_store, save
 from tests.communities import communities
+from tests.small_disk import small_disk
 
 OLD, NEW = communities(seed=1, name="old"), communities(seed=2, name="new")
 STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
@@ -128,6 +127,17 @@ def test_what_a_kill_left_is_cleared_by_the_next_writer(
     assert "Removed what an interrupted command had left of s\n" in capfd.readouterr().err
 
 
+def test_what_a_kill_left_of_a_file_is_written_over(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastgcn.progress._plain", True)
+    (tmp_path / ".rows.csv.partial").write_text("much more than the new content")
+    write_bytes(tmp_path / "rows.csv", b"new")
+    assert (tmp_path / "rows.csv").read_bytes() == b"new"
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
+    assert "Removed what an interrupted command had left of rows.csv\n" in capfd.readouterr().err
+
+
 def test_a_folder_moved_aside_is_put_back_for_readers(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,19 +191,6 @@ def test_places_that_no_folder_can_have(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be"):
         FolderWriter(tmp_path / place, force=True, what="mine", replaceable=lambda _: True)
-
-
-@contextmanager
-def small_disk(n_bytes: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 def test_a_full_disk_keeps_the_old_folder(tmp_path: Path) -> None:

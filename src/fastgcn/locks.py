@@ -45,8 +45,10 @@ class Lock:
         self._descriptor: int | None = None
 
     def take(self, what: str, *, wait: bool = False) -> None:
-        """Take the lock. If another has it, wait for it or raise a `BusyError` that names `what`
-        is written, and the process that writes it."""
+        """Take the lock. If another process has it, wait, or raise a `BusyError` that names it.
+
+        `what` is what the lock is for, in words.
+        """
         while self._descriptor is None:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             try:

@@ -74,6 +74,8 @@ def _claimed(temporary: Path, path: Path) -> Iterator[None]:
                 raise BusyError(f"{path} is being written by another process; wait until it ends")
             if is_at(opened, temporary):  # else another process has just renamed it
                 descriptor = opened
+                if os.fstat(opened).st_size:
+                    _say_removed(path)
         finally:
             if descriptor is None:
                 os.close(opened)
@@ -81,6 +83,10 @@ def _claimed(temporary: Path, path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _say_removed(path: Path) -> None:
+    note(f"Removed what an interrupted command had left of {path.name}")
 
 
 @contextlib.contextmanager
@@ -213,7 +219,7 @@ class _Names:
             self.replaced.rename(self.partial)
             shutil.rmtree(self.partial, ignore_errors=True)
         if left and say:
-            note(f"Removed what an interrupted command had left of {self.target.name}")
+            _say_removed(self.target)
 
     def restore(self, *, say: bool = True) -> bool:
         """Put the old folder back if no folder is in its place."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from fastgcn.features.store import NodeFeatures, column_statistics
 from fastgcn.graph.adjacency import NormalizedRows, gather
 from fastgcn.graph.edges import edges_of
 from tests.communities import communities
+from tests.small_disk import small_disk
 from tests.strategies import graphs, split_of
 
 with warnings.catch_warnings():
@@ -397,20 +397,15 @@ def test_a_killed_write_leaves_no_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["put", "create"])
 def test_a_full_disk_is_one_sentence(tmp_path: Path, how: str) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with (
-            pytest.raises(WriteError, match="nothing was left behind"),
-            StoreWriter(tmp_path / "s") as writer,
-        ):
-            if how == "put":
-                writer.put("features", np.zeros((1000, 10)))
-            else:
-                writer.create("features", (1000, 10), np.float32)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with (
+        small_disk(4096),
+        pytest.raises(WriteError, match="nothing was left behind"),
+        StoreWriter(tmp_path / "s") as writer,
+    ):
+        if how == "put":
+            writer.put("features", np.zeros((1000, 10)))
+        else:
+            writer.create("features", (1000, 10), np.float32)
     assert list(tmp_path.iterdir()) == []
 
 

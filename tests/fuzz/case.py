@@ -135,6 +135,7 @@ class Placed:
     def restore_all(self) -> None:
         """For inputs that the action itself writes to."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
         for name, data in self.tree.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

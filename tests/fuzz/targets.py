@@ -32,7 +32,7 @@ from fastgcn.train.loop import resume
 from fastgcn.train.presets import resolve
 from fastgcn.train.run import Run, RunFolder
 from tests.fuzz.case import Repair
-from tests.fuzz.corpus import agree, graphs, settings
+from tests.fuzz.corpus import agree, graphs, settings, without_sums
 
 Action = Callable[[Path, Random, Path], object]
 """Takes the input's folder, the source of chance, and an empty folder to write into."""
@@ -188,6 +188,10 @@ def _load_run(path: Path, *_: object) -> Run:
     return Run.load(path)
 
 
+def _verify_run(path: Path, *_: object) -> None:
+    RunFolder.open(path).verify()
+
+
 def _predict_run(path: Path, rng: Random, out: Path) -> None:
     run = _load_run(path, rng, out)
     graph = _known("several" if run.model.multilabel else "named")
@@ -322,7 +326,11 @@ TARGETS: dict[str, Target] = {
         repair=agree,
     ),
     "shards": Target({_parts: 85, _train_parts: 5, _predict_parts: 10}, repair=agree),
-    "run": Target({_load_run: 55, _predict_run: 24, _resume: 20, _report: 2}, writes=True),
+    "run": Target(
+        {_load_run: 40, _verify_run: 10, _predict_run: 25, _resume: 20, _report: 5},
+        repair=without_sums,
+        writes=True,
+    ),
     "npz": _reader(),
     "gnn-benchmark": _reader(),
     "graphsaint": _reader(),

@@ -203,6 +203,17 @@ def test_a_run_of_an_earlier_version_is_read_and_cannot_be_verified(
     assert "cannot be verified: it was written by an earlier version" in said.err
 
 
+def test_every_score_must_be_a_number(whole: Path, tmp_path: Path) -> None:
+    """The report writes all of them out."""
+    run = tmp_path / "run"
+    shutil.copytree(whole / "finished", run)
+    result = json.loads((run / "result.json").read_text())
+    for name in [name for name in result if name.startswith(("val_", "test_"))]:
+        (run / "result.json").write_text(json.dumps(result | {name: ["0.5"]}))
+        with pytest.raises(FormatError, match=name):
+            Run.load(run)
+
+
 def test_data_of_a_run_that_are_not_there(whole: Path, tmp_path: Path) -> None:
     save(communities(), tmp_path / "store")
     store = str(tmp_path / "store")

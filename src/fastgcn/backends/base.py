@@ -110,6 +110,10 @@ class Backend(Protocol):
         """The checkpoint that the first process has read, in all processes."""
         ...
 
+    def agree(self, value: int) -> int:
+        """The largest value that a process gives, in all of them."""
+        ...
+
 
 class Learner:
     """The network, its optimiser and its generators: the state that every backend has.
@@ -215,6 +219,9 @@ class LearnerBackend:
 
     def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
         return checkpoint
+
+    def agree(self, value: int) -> int:
+        return value
 
 
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

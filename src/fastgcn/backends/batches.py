@@ -60,8 +60,8 @@ def ahead(items: Iterable[T]) -> Generator[T]:
             chunks.put((chunk, error, True))
 
     maker = threading.Thread(target=make, name="fastgcn-ahead", daemon=True)
-    maker.start()
     try:
+        maker.start()
         last = False
         while not last:
             chunk, error, last = chunks.get()
@@ -72,7 +72,8 @@ def ahead(items: Iterable[T]) -> Generator[T]:
     finally:
         stopped.set()
         room.release()
-        maker.join()
+        if maker.ident is not None:
+            maker.join()
 
 
 # For an epoch of at most this many batches, starting another thread and waiting for it costs more

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from fastgcn.cli.ending import Stopped
 from fastgcn.files import finite
 from fastgcn.text import printable, printable_json
 
@@ -209,5 +210,8 @@ class EpochView:
             say(self._last)
         if self._log is not None:
             self._log.close()
-        if kind is KeyboardInterrupt:
-            say(f"Stopped. Continue with: fastgcn train --resume {self.run_dir}")
+        begun = (self.run_dir / "config.json").exists()
+        if isinstance(error, Stopped) and begun:
+            error.hint = f"continue with: fastgcn train --resume {self.run_dir}"
+        elif isinstance(error, KeyboardInterrupt) and begun:
+            say(f"Stopped with another process; continue: fastgcn train --resume {self.run_dir}")

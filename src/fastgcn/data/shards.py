@@ -35,6 +35,7 @@ from fastgcn.data.store import verify_origin, write_manifest
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, check_all
+from fastgcn.graph.edges import check_ascending
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
 from fastgcn.schema import (
@@ -365,7 +366,8 @@ def shard(
         for number in range(parts):
             first, stop = whole["bounds"][number : number + 2]
             own = rows_of(arrays, first, stop)
-            check_all(own["indices"], graph.n_nodes)
+            check_ascending(own["indptr"], own["indices"], graph.n_nodes, graph.indices)
+            forget(graph.indices)
             _write_part(own, whole, number, writer.folder / f"part-{number}")
             advance(1)
         writer.place()

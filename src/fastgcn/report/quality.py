@@ -101,7 +101,7 @@ def summary(run: Run, found: Evaluated) -> Section:
     """The scores of training, and those of this report if they differ."""
     here = found.scores.scores()
     recorded = {
-        part: {name: run.metrics[f"{part}_{name}"] for name in here}
+        part: {name: run.metrics.get(f"{part}_{name}", math.nan) for name in here}
         for part in ("val", "test")
         if f"{part}_micro_f1" in run.metrics
     }

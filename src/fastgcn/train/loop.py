@@ -173,9 +173,29 @@ def _train(
                 if time.monotonic() - saved >= _CHECKPOINT_EVERY:
                     folder.save_checkpoint(training.checkpoint())
                     saved = time.monotonic()
-            answers = [callback(record) for callback in callbacks]
-            stopped = True in answers
+            verdict, interrupt = _ask(callbacks, record)
+            verdict = backend.agree(verdict)  # what stops one of several processes stops all
+            if verdict == _INTERRUPTED:
+                if folder is not None:
+                    folder.save_checkpoint(training.checkpoint())
+                raise interrupt or KeyboardInterrupt
+            stopped = verdict == _STOP
         return _finish(graph, training, folder)
+
+
+# What callbacks answer; the largest counts.
+_GO_ON, _STOP, _INTERRUPTED = range(3)
+
+
+def _ask(callbacks: Sequence[Callback], record: dict[str, Any]) -> tuple[int, BaseException | None]:
+    """Call the callbacks; what they answer, and the Ctrl-C or signal that one of them raised."""
+    try:
+        answers = [callback(record) for callback in callbacks]
+    except Exception:
+        raise
+    except BaseException as interrupt:
+        return _INTERRUPTED, interrupt
+    return (_STOP if True in answers else _GO_ON), None
 
 
 class Training:

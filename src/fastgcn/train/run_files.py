@@ -53,7 +53,7 @@ ABOUT = record(
 _SCORES = ("val_loss", "val_micro_f1", "val_macro_f1")
 EPOCH = record(
     {"epoch": integer(1), "train_loss": number, "empty_rows": number},
-    dict.fromkeys((*_SCORES, "seconds", "seconds_per_batch"), number),
+    dict.fromkeys((*_SCORES, "val_accuracy", "seconds", "seconds_per_batch"), number),
 )
 
 # `result.json`: what came of it, and the checksums of the other files.
@@ -70,6 +70,7 @@ RESULT = record(
     },
     {
         **dict.fromkeys((*_SCORES, "test_loss", "test_micro_f1", "test_macro_f1"), number),
+        **dict.fromkeys(("val_accuracy", "test_accuracy"), number),
         "validate_every": integer(1),
         "sampler": text(),
         "test_classes": record(dict.fromkeys(("precision", "recall", "f1", "support"), _numbers)),

@@ -205,6 +205,9 @@ class RanksBackend(CpuBackend):
         tensors, progress = (comm.broadcast(data, what) for data in (tensors, progress))
         return Checkpoint(load(tensors), json.loads(progress)) if progress else None
 
+    def agree(self, value: int) -> int:
+        return max(self.group.host_comm.gather_counts(value, "whether to go on"))
+
     @property
     def device(self) -> torch.device:
         return self.group.device

@@ -13,7 +13,7 @@ from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import StoreWriter
 from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex, label_reader
 from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, is_text, listed
-from fastgcn.errors import InputError
+from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 
@@ -180,10 +180,13 @@ def write_features(
         for batch in batches:
             start = reader.row
             block = reader.read(batch)
+            if reader.row > n:
+                break
             if out is None:
                 out = writer.create("features", (n, block.shape[1]), np.float32)
             out[start : reader.row] = block
-    assert out is not None, "a table without rows was refused before"
+    if out is None or reader.row != n:
+        raise FormatError(f"{table.path} is damaged: its columns do not have equally many rows")
     return int(out.shape[1])
 
 
