@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastgcn import fit
+from fastgcn import Graph, fit
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.shard import Shard
 from fastgcn.data.shards import open_parts, shard, verify_shards
@@ -98,6 +98,19 @@ def test_shards_of_an_earlier_version_are_read_and_cannot_be_verified(tmp_path: 
         )
     train(tmp_path / "parts")
     assert not verify_shards(tmp_path / "parts")
+
+
+def test_a_graph_whose_columns_do_not_ascend_is_not_sharded(tmp_path: Path) -> None:
+    graph = communities()
+    disordered = graph.indices.copy()
+    disordered[:2] = disordered[1::-1]
+    changed = Graph.trusted(
+        **{name: getattr(graph, name) for name in graph.__dataclass_fields__}
+        | {"indices": disordered}
+    )
+    with pytest.raises(FormatError, match="the columns of a row do not ascend"):
+        shard(changed, 2, tmp_path / "parts")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["features", "weights", "indices"])

@@ -34,8 +34,7 @@ from fastgcn.data.manifest import (
 from fastgcn.data.store import verify_origin, write_manifest
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.checks import Split
-from fastgcn.graph.csr import CSR, check_all
-from fastgcn.graph.edges import check_ascending
+from fastgcn.graph.csr import CSR, check_sorted
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
 from fastgcn.schema import (
@@ -174,8 +173,11 @@ def _joined(
             joined[name] = np.concatenate([*rows, ends[-1:]])
         else:
             # Checked here, where they are read and still have a name.
-            for array in arrays if name in ("indices", "features_indices") else ():
-                check_all(array, whole["nodes" if name == "indices" else "features"])
+            for part in parts if name in ("indices", "features_indices") else ():
+                offsets = part[name.replace("indices", "indptr")]
+                check_sorted(
+                    offsets, part[name], whole["nodes" if name == "indices" else "features"]
+                )
             joined[name] = _in_one_file(arrays, folder)
     return joined
 
@@ -366,8 +368,7 @@ def shard(
         for number in range(parts):
             first, stop = whole["bounds"][number : number + 2]
             own = rows_of(arrays, first, stop)
-            check_ascending(own["indptr"], own["indices"], graph.n_nodes, graph.indices)
-            forget(graph.indices)
+            check_sorted(own["indptr"], own["indices"], graph.n_nodes)
             _write_part(own, whole, number, writer.folder / f"part-{number}")
             advance(1)
         writer.place()

@@ -22,11 +22,13 @@ from fastgcn.data.layout import fingerprint
 from fastgcn.features.encoded import Bits, BitsInFile, BitsInMemory, EncodedStore, encoded, units
 from fastgcn.features.propagate import propagated
 from fastgcn.features.store import NodeFeatures
+from fastgcn.files import read_json
 from fastgcn.graph.adjacency import AdjacencyRows
 from fastgcn.graph.edges import Rows
 from fastgcn.graph.graph import Graph
 from fastgcn.locks import take_descriptor
 from fastgcn.progress import note, progress
+from fastgcn.schema import digest, list_of, optional
 from fastgcn.scratch import Scratch, make_room
 from fastgcn.writing import explained, write_text
 
@@ -214,8 +216,9 @@ class _KeptInputs:
     def _listed(self) -> list[str | None]:
         blocks = -(-self.rows.n // self.step)
         try:
-            found = json.loads(self.list.read_text(encoding="utf-8"))
-            if found["about"] == self.about and len(found["sha256"]) == blocks:
+            found = read_json(self.list)
+            list_of(optional(digest), shortest=blocks, longest=blocks)(found["sha256"], "sha256")
+            if found["about"] == self.about:
                 return cast(list[str | None], found["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             pass  # there is no usable file yet: all rows are computed

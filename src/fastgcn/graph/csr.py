@@ -181,7 +181,7 @@ class StoredMatrix(csr_array):  # type: ignore[misc]
     @property
     def indices(self) -> IntArray:
         if self._unchecked:
-            _check_ascending(self.indptr, self._columns, int(self.shape[1]))
+            check_sorted(self.indptr, self._columns, int(self.shape[1]))
             self._unchecked = False
         return self._columns
 
@@ -190,7 +190,7 @@ class StoredMatrix(csr_array):  # type: ignore[misc]
         self._columns: IntArray = columns
 
 
-def _check_ascending(indptr: IntArray, columns: IntArray, n: int) -> None:
+def check_sorted(indptr: IntArray, columns: IntArray, n: int) -> None:
     """Check that the columns of every row ascend and lie in 0..n-1; unmaps a map's pages."""
     check_all(columns, n)
     for start in range(0, len(columns), _AT_ONCE):
