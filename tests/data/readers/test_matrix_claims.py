@@ -98,6 +98,15 @@ def test_a_header_that_claims_much_takes_no_memory(tmp_path: Path) -> None:
     assert int(megabytes) < 100
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("code", [0x110000, 0xFFFFFFFF, 0xD800])
+def test_text_that_is_not_unicode(tmp_path: Path, code: int, order: str) -> None:
+    names = np.array([[97], [98], [code]], f"{order}u4").view(f"{order}U1").reshape(3)
+    file = write_benchmark(tmp_path, toy(), class_names=names)
+    with pytest.raises(FormatError, match="class_names.npy: it has text that is not Unicode"):
+        GNN_BENCHMARK.read(file)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble, ">f4", ">i2", np.uint64, bool])
 def test_every_type_of_values_is_read(tmp_path: Path, dtype: Any) -> None:
     ones = toy(features=np.asarray(toy().features, np.int64) % 2)

@@ -4,12 +4,14 @@ What a file claims is compared with its own size and with the free memory before
 decompressed. Nothing is unpickled.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
+import numpy as np
 from scipy.sparse import coo_array, csc_array, csr_array
 
 from fastgcn import npy
@@ -76,9 +78,18 @@ def _read_member(
             array = npy.read_npy(cast(IO[bytes], _Counted(file, advance)), member.file_size)
             if file.read(1):  # this also compares the checksum, which lies at the end
                 raise ValueError("it has bytes behind the array")
+            _check_text(array)
         except ValueError as error:
             raise ValueError(f"{member.filename}: {error}") from None
     return array
+
+
+def _check_text(array: AnyArray) -> None:
+    """Check that text is of characters: Python raises a `SystemError` for other numbers."""
+    if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
+        codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
+        if int(codes.max()) > sys.maxunicode or bool(((codes >= 0xD800) & (codes < 0xE000)).any()):
+            raise ValueError("it has text that is not Unicode")
 
 
 class _Counted:
