@@ -67,6 +67,7 @@ def test_direction_is_found_out() -> None:
         ({"features": np.array([[0, 1], [np.inf, 0], [0, 0]])}, "got inf at [1, 0]"),
         ({"features": csr_array(np.diag([1, np.nan, 1]))}, "features must be finite"),
         ({"features": csr_array(np.eye(4))}, "features must have 3 rows"),
+        ({"features": csr_array((3, 2**31))}, "features must have at most 2,147,483,647 columns"),
         ({"features": np.array([["x"], ["y"], ["z"]])}, "features must be numbers"),
         ({"labels": [0, 1]}, "labels must have shape (3,)"),
         ({"labels": [0, 1, 2]}, "labels must be below the number of classes, 2, got 2"),

@@ -173,11 +173,18 @@ def edge_arrays(
     return source.astype(dtype, copy=False), target.astype(dtype, copy=False), values
 
 
+_MOST_FEATURES = 2**31 - 1  # as many as a store can hold
+
+
 def features(values: Any, n: int) -> FloatArray | csr_array:
     """(n, F) float32, dense or CSR, finite."""
     table = values if issparse(values) else as_array(values, "features")
     if row_count(table) != n:
         raise InputError(f"features must have {n} rows, one per node, got {table.shape[0]}")
+    if table.shape[1] > _MOST_FEATURES:
+        raise InputError(
+            f"features must have at most {_MOST_FEATURES:,} columns, got {table.shape[1]:,}"
+        )
     if issparse(values):
         matrix = csr_array(checked(values, "features"))
         matrix.sum_duplicates()
