@@ -473,7 +473,7 @@ def test_help_claims_no_default_where_there_is_none(name: str, capfd: Capture) -
         (["predict", "RUN", "--nodes", "@no.txt", "--out", "p.csv"], "there is no file no.txt"),
         (["predict", "RUN", "--new-nodes", "n.csv", "--out", "p.csv"], "go together"),
         (["embed", "RUN", "--layer", "7", "--out", "e.npy"], "layer must lie in -2..2"),
-        (["info", "digits", "--verify"], "digits is neither"),
+        (["info", "digits", "--verify"], "and digits is none of them"),
     ],
 )
 def test_mistakes_get_one_sentence(

@@ -17,7 +17,7 @@ from fastgcn.data.layout import arrays_of, graph_from, id_arrays
 from fastgcn.data.store import StoreWriter, is_store, open_store, read_manifest
 from fastgcn.data.tables.columns import NodeIndex
 from fastgcn.data.tables.files import (
-    Room,
+    FreeMemory,
     TableFile,
     decoded,
     floats,
@@ -210,7 +210,7 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
     types = {name: pa.string() for name in ends}
     if names.weight is not None and graph.weights is not None:
         types[names.weight] = pa.float64()
-    room = Room(f"{edges}")
+    room = FreeMemory(f"{edges}")
     with edge_table.batches(types) as batches:
         for batch in batches:
             room.take(_END_BYTES * len(ends) * len(batch))

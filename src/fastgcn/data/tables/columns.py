@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.data.layout import TextIds
 from fastgcn.data.tables.files import (
-    Room,
+    FreeMemory,
     TableFile,
     decoded,
     floats,
@@ -67,7 +67,7 @@ class IdCollector:
 
     def __init__(self, what: str, *, from_csv: bool) -> None:
         self._what, self._from_csv = what, from_csv
-        self._room = Room(what)
+        self._room = FreeMemory(what)
         self._chunks: list[pa.Array] = []
         self._text = False
         self.n = 0
@@ -197,7 +197,7 @@ class Categories:
     """Takes a column in pieces and numbers its distinct values."""
 
     def __init__(self, what: str) -> None:
-        self._room = Room(what)
+        self._room = FreeMemory(what)
         self._codes = [np.empty(0, np.int32)]
         self._code_of: dict[Any, int] = {}
 
@@ -331,7 +331,9 @@ class _ClassLists:
         lengths = np.concatenate(self._lengths)
         nodes = np.repeat(np.arange(len(lengths)), lengths)
         ids, names = self._classes.finish(lambda row: checks.named(int(nodes[row]), node_ids))
-        Room(f"{len(names):,} classes of {len(lengths):,} nodes").take(len(names) * len(lengths))
+        FreeMemory(f"{len(names):,} classes of {len(lengths):,} nodes").take(
+            len(names) * len(lengths)
+        )
         labels = np.zeros((len(lengths), len(names)), np.bool_)
         labels[nodes[ids >= 0], ids[ids >= 0]] = True
         return (labels if names else None), names

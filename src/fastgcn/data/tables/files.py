@@ -191,7 +191,7 @@ def _stream(raw: pa.OSFile, compression: str | None) -> pa.NativeFile:
     return raw if compression is None else pa.CompressedInputStream(raw, compression)
 
 
-class Room:
+class FreeMemory:
     """Counts the bytes that a column takes; half of the free memory is enough for any column."""
 
     def __init__(self, what: str) -> None:
