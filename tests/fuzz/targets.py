@@ -24,6 +24,7 @@ from fastgcn.data.info import describe
 from fastgcn.data.load import import_graph
 from fastgcn.data.shards import open_parts, shard
 from fastgcn.data.tables import read_new_nodes
+from fastgcn.files import read_json
 from fastgcn.graph.graph import parse_nodes, subgraph
 from fastgcn.infer.predict import embed, evaluate
 from fastgcn.report import run_report
@@ -266,12 +267,10 @@ def _flags(path: Path, *_: object) -> None:
     resolve(_known("plain"), None, given)
 
 
-def _config(path: Path, _: Random, __: Path) -> None:
-    import json
-
+def _config(path: Path, *_: object) -> None:
     try:
-        known = json.loads((path / "config.json").read_bytes())
-    except (ValueError, RecursionError, OSError):
+        known = read_json(path / "config.json")
+    except (ValueError, OSError):
         return
     if isinstance(known, dict):
         TrainConfig.from_dict(known).complete()
