@@ -190,7 +190,7 @@ def _integers_as_written(text: pa.Array) -> pa.Array | None:
 
 
 # An integer as it is printed, also by programs that turn integers with gaps into floats.
-_INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")
+_INTEGER = re.compile(r"(-?(?:0|[1-9]\d{0,99}))(?:\.0+)?")  # longer ones are names
 
 
 class Categories:
