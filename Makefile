@@ -3,15 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Exactly the versions of the lock file; what builds the package is installed first, for the same reason.
+INSTALL := -m pip install --quiet --disable-pip-version-check
+LOCKED := $(BIN)/python $(INSTALL) -c requirements-dev.lock
 
-.PHONY: setup demo test check bench pages reproduce test-gpu clean
+.PHONY: setup demo test check bench pages reproduce test-gpu test-bounds fuzz test-oldest lock licences sbom release clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml requirements-dev.lock
 	$(PYTHON) -c 'import sys; sys.exit("fastgcn needs Python 3.11 or newer: make PYTHON=python3.11 ...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(LOCKED) hatchling editables
+	$(LOCKED) --no-build-isolation -e '.[dev]'
 	touch $(READY)
 
 demo: setup
@@ -23,7 +27,7 @@ test: setup
 
 check: setup
 	$(BIN)/ruff check .
-	$(BIN)/ruff check --preview --select PLW1514 src benchmarks
+	$(BIN)/ruff check --preview --select PLW1514 src benchmarks tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
@@ -43,6 +47,53 @@ reproduce: setup
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu
 
+# Kernels that check every index. Compiled code is cached by its source, so it has a cache of its own.
+test-bounds: setup
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(BIN)/python -m pytest -n 2 tests/kernels \
+	    tests/proofs tests/data/test_store.py tests/data/test_damaged_store.py tests/data/test_damaged_shards.py \
+	    tests/backends/ranks/test_shard.py
+
+# The oldest versions that pyproject.toml allows, on Python 3.11; torch and triton stay at their pins,
+# because older builds for the CPU are not on the usual index: torch 2.2 brings 2.5 GB of CUDA.
+# Warnings are no errors here: old versions warn about newer ones of each other.
+OLDEST := .venv-oldest
+OLDEST_TESTS ?= tests/graph tests/data tests/kernels tests/model tests/cli tests/infer tests/train \
+    tests/report/test_page.py tests/report/test_plots.py tests/test_estimator.py tests/test_text.py
+test-oldest: setup
+	python3.11 -m venv $(OLDEST)
+	$(BIN)/python -m tools.dependencies oldest $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python $(INSTALL) -c $(OLDEST)/oldest.txt '.[tensorboard,networkx,pyg]' \
+	    pytest pytest-xdist pytest-timeout hypothesis jsonschema psutil
+	PYTHONPATH=src:. NUMBA_CACHE_DIR=$(OLDEST)/numba $(OLDEST)/bin/python -m pytest -n 2 -o filterwarnings=default $(OLDEST_TESTS)
+
+# About an hour on two cores: CASES of each format, from the case numbered SEED, then Atheris.
+CASES ?= 60000
+SEED ?= $(shell date +%s)
+PARSERS := npy json manifest pickle npz toml assignment table nodes
+fuzz: setup
+	$(LOCKED) --no-build-isolation -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz all --cases $(CASES) --seed $(SEED) --jobs 2
+	for name in $(PARSERS); do \
+	    $(BIN)/python -m tests.fuzz.parsers $$name -runs=$(CASES) -seed=$(SEED) || exit 1; done
+
+# Resolves pyproject.toml and constraints.txt anew, and writes requirements-dev.lock.
+lock:
+	$(BIN)/python -m tools.dependencies lock
+
+# Writes THIRD-PARTY.md.
+licences: setup
+	$(BIN)/python -m tools.dependencies licences
+
+sbom: setup
+	$(BIN)/python -m tools.dependencies sbom dist/fastgcn.cdx.json
+
+# The wheel, the source and a software bill of materials, with their checksums, in dist/.
+release: setup
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	$(MAKE) sbom
+	cd dist && sha256sum * > SHA256SUMS
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -283,7 +283,8 @@ def structure(
     show_table("Structure", ("", "now", "at most", "met"), as_rows(found["figures"]))
     for title, details in found["details"].items():
         if details and (names or not title.endswith("files")):
-            say(f"{title}:\n  " + "\n  ".join(details))
+            for line in (f"{title}:", *(f"  {each}" for each in details)):
+                say(line)
 
 
 @app.command(

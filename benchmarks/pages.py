@@ -15,10 +15,10 @@ import numpy as np
 from benchmarks.results import Measurement, Record, Results
 from fastgcn import __version__
 from fastgcn.errors import FormatError, InputError, nearest
-from fastgcn.files import write_text
 from fastgcn.progress import note
 from fastgcn.report.page import Content, Figure, Section, Table, markdown, render_page
 from fastgcn.report.plots import Series, lines
+from fastgcn.writing import write_text
 
 DASH = "–"  # not known, or it does not exist
 NOT_YET = "Not measured yet."

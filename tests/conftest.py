@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+import signal
 from pathlib import Path
 
 # Tests run several at once, and torch's threads on tiny matrices would only wait for each other.
@@ -13,6 +14,13 @@ from hypothesis import settings
 # Without a GPU its kernels run on the CPU, one program after the other.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
+
+# Tests send signals to themselves and to their children. Started in the background or by `nohup`,
+# they and their children would ignore some.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Examples take what a busy machine gives them; a deadline would test the machine.
 settings.register_profile("untimed", deadline=None)

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+import pytest
 
 from fastgcn.data.tables import read_tables
 from fastgcn.graph.graph import Graph
@@ -26,7 +27,10 @@ EDGES = {"source": ["a", "b", "c"], "target": ["b", "c", "d"]}
 def write(path: Path, columns: Columns) -> Path:
     table = pa.table(dict(columns))
     if path.suffix == ".parquet":
-        pa.parquet.write_table(table, path)
+        try:
+            pa.parquet.write_table(table, path)
+        except pa.ArrowNotImplementedError as error:
+            pytest.skip(f"this pyarrow cannot write such a table: {error}")
         return path
     delimiter = "\t" if ".tsv" in path.suffixes else ","
     sink = pa.output_stream(path, compression="gzip" if path.suffix == ".gz" else None)

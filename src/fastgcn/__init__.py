@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fastgcn.data.layout import fingerprint
     from fastgcn.data.load import load
     from fastgcn.data.store import open_store, save
-    from fastgcn.errors import FastGCNError
+    from fastgcn.errors import DivergedError, FastGCNError
     from fastgcn.estimator import FastGCNClassifier
     from fastgcn.features.propagate import propagate
     from fastgcn.graph.adjacency import Adjacency, normalize
@@ -86,6 +86,7 @@ _HOME = {
     "FastGCNClassifier": "fastgcn.estimator",
     "TensorBoardLogger": "fastgcn.train.callbacks",
     "FastGCNError": "fastgcn.errors",
+    "DivergedError": "fastgcn.errors",
 }
 
 __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
@@ -130,6 +131,7 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "FastGCNClassifier",
     "TensorBoardLogger",
     "FastGCNError",
+    "DivergedError",
 ]
 
 

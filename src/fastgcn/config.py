@@ -180,7 +180,7 @@ class TrainConfig:
 
     device: str = _machine(
         "auto", "Where to train: auto, cpu, cuda or cuda:N.", check_text=_check_device)
-    threads: int = _machine(0, "CPU threads; 0 means all.", at_least=0)
+    threads: int = _machine(0, "CPU threads; 0 means all.", at_least=0, at_most=4096)
     memory: str = _machine("auto",
         "Memory that the process may use, such as 4GB; auto means all. What does not fit stays on "
         "disk.", check_text=_check_memory)

@@ -26,6 +26,18 @@ class UnsafeFileError(FormatError):
     """A file was refused because reading it would run code that it contains."""
 
 
+class DivergedError(FastGCNError, ArithmeticError):
+    """A loss or a weight of a training became NaN or infinite.
+
+    Attributes:
+        run: the best epoch before that, as a run that is not finished; None if there was none.
+    """
+
+    def __init__(self, message: str, run: Any = None) -> None:
+        super().__init__(message)
+        self.run = run
+
+
 class MissingFileError(FastGCNError, FileNotFoundError):
     """A file or folder that is needed is not there."""
 
@@ -36,6 +48,14 @@ class DownloadError(FastGCNError, OSError):
 
 class MissingDependencyError(FastGCNError, ImportError):
     """An optional library that this call needs is not installed."""
+
+
+class WriteError(FastGCNError, OSError):
+    """A file or folder could not be written, such as on a full disk."""
+
+
+class BusyError(InputError):
+    """Another process is writing there."""
 
 
 class PeerError(FastGCNError, RuntimeError):

@@ -30,10 +30,15 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def memory_of_device() -> Iterator[None]:
-    """Turn a GPU's out-of-memory error into one that says which settings to lower."""
+    """Turn torch's out-of-memory errors into one that says which settings to lower."""
     try:
         yield
     except RuntimeError as error:
+        if "can't allocate memory" in str(error):  # the CPU's allocator has no class of its own
+            raise InputError(
+                "this takes more memory than the process can have; lower batch_size, samples or "
+                "hidden"
+            ) from error
         # Pinning memory and loading kernels raise no error class of their own.
         if not isinstance(error, torch.OutOfMemoryError) and "out of memory" not in str(error):
             raise

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 from pathlib import Path
 
 from fastgcn.errors import InputError
@@ -35,19 +36,49 @@ def shown_bytes(n_bytes: float) -> str:
     >>> shown_bytes(5_120_000_000), shown_bytes(48_000_000)
     ('5.1 GB', '48 MB')
     """
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
+    return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
 
 
 def available_memory() -> int:
     """Bytes that could be allocated now without swapping.
 
-    A control group's limit counts too. If the system does not report the available memory, all
-    of its memory counts.
+    Limits of control groups and of the process (`ulimit`) count too. If the system does not
+    report the available memory, all of its memory counts.
     """
     found = _line_bytes(Path("/proc/meminfo"), "MemAvailable")
     if found is None:
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([found, *left_in_groups(Path("/sys/fs/cgroup"), _text(Path("/proc/self/cgroup")))])
+    groups = left_in_groups(Path("/sys/fs/cgroup"), _text(Path("/proc/self/cgroup")))
+    return min([found, *groups, *_left_to_process()])
+
+
+# Less than this is not worth asking the system about.
+_LITTLE = 1 << 28
+
+
+def check_room(n_bytes: int, what: str, remedy: str) -> None:
+    """Refuse to allocate `n_bytes` for `what` if the machine does not have them.
+
+    >>> check_room(1 << 80, "the result", "ask for fewer nodes")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fastgcn.errors.InputError: the result takes 1,208,925,819,614,629.2 GB of memory, and ...
+    """
+    if n_bytes > _LITTLE and n_bytes > (free := available_memory()):
+        raise InputError(
+            f"{what} takes {shown_bytes(n_bytes)} of memory, and {shown_bytes(free)} are free "
+            f"here; {remedy}"
+        )
+
+
+def _left_to_process() -> list[int]:
+    """Bytes left under the limits of this process on its address space and on its data."""
+    left = []
+    for name, used in (("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData")):
+        limit = resource.getrlimit(getattr(resource, name))[0]
+        if limit != resource.RLIM_INFINITY:
+            left.append(max(limit - (_line_bytes(Path("/proc/self/status"), used) or 0), 0))
+    return left
 
 
 def resident_memory() -> int:
@@ -85,9 +116,10 @@ def left_in_groups(root: Path, groups: str = "") -> list[int]:
             lines = (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError):  # there is no such file, or it says "max"
             continue
-        # Linux drops file pages that nobody has read lately first, so they count as free.
-        cached = dict(line.split() for line in lines).get("inactive_file", "0")
-        left.append(max(limit - used + int(cached), 0))
+        # Linux drops pages of files where a process needs memory, so they count as free.
+        known = dict(line.split() for line in lines)
+        cached = sum(int(known.get(f"{kind}_file", "0")) for kind in ("inactive", "active"))
+        left.append(max(limit - used + cached, 0))
     return left
 
 

@@ -1,19 +1,23 @@
 """The network: layers that multiply by a block, and the GCN made of them."""
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import cast, overload
 
 import torch
 from torch import Generator, Tensor, nn
 
+from fastgcn.arrays import is_finite
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
+from fastgcn.features.plan import weight_bytes
 from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
+from fastgcn.memory import check_room
 from fastgcn.sampling.block import Block
 
 
@@ -351,6 +355,17 @@ def without_own_rows(rows: InputRows, width: int) -> InputRows:
     return rows[:, :width]
 
 
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """True if no entry is NaN or infinite; all tensors are on one device, which is read once."""
+    floats = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
+    if not floats:
+        return True
+    if floats[0].device.type == "cpu":  # numpy, because torch would start threads
+        return all(is_finite(t.numpy()) for t in floats)
+    sums = torch.stack([t.sum(dtype=torch.float64) for t in floats])
+    return math.isfinite(float(sums.sum()))
+
+
 # After the first k epochs, the running mean is about that of the last k / 2 of them.
 _WARM_UP = 2
 
@@ -399,6 +414,7 @@ def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
 
 def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
     """The network of a config, its weights drawn from the config's seed."""
+    check_room(weight_bytes(sizes, config), "a network of these widths", "lower hidden")
     mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
     return GCN(
         sizes,

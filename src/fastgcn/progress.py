@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from fastgcn.text import printable
+
 _DELAY = 1.0  # seconds before anything is shown
 _LINE_EVERY = 5.0  # seconds between plain lines
 
@@ -31,7 +33,7 @@ def silent() -> None:
 def note(text: str) -> None:
     """Print a line for people, if progress is shown."""
     if not _silent and (sys.stderr.isatty() or _plain):
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -46,7 +48,7 @@ def progress(what: str, total: int, unit: str = "") -> Iterator[Callable[[int], 
     if show is None or _silent:
         yield lambda _: None
         return
-    display = show(what, total, unit)
+    display = show(printable(what), total, unit)
     try:
         yield display.advance
         display.finish()
@@ -92,6 +94,7 @@ class _Bar:
 
     def advance(self, done: int) -> None:
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import Progress
 
         self.done += done
@@ -100,7 +103,7 @@ class _Bar:
                 return
             self.bar = Progress(console=Console(stderr=True), transient=True)
             self.bar.start()
-            self.task = self.bar.add_task(self.what, total=self.total)
+            self.task = self.bar.add_task(escape(self.what), total=self.total)
         assert isinstance(self.bar, Progress)
         self.bar.update(self.task, completed=self.done)
 

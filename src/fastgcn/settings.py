@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.files import open_regular
 
 # Each bound of a number: its test, its text in messages, its name in a JSON schema.
 _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str, str]] = {
@@ -23,6 +24,16 @@ _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str, str]] = {
     "at_most": (operator.le, "at most", "maximum"),
     "below": (operator.lt, "below", "exclusiveMaximum"),
 }
+
+
+_INT64 = 1 << 63
+
+
+def _short(number: float) -> str:
+    """A number of any size as text; Python refuses to write out a whole one of many digits."""
+    if isinstance(number, int) and abs(number) > 1 << 128:
+        return f"a number of {number.bit_length()} bits"
+    return str(number)
 
 
 @dataclass(eq=False, repr=False)
@@ -126,7 +137,9 @@ class Setting:
     def _check_bounds(self, number: float) -> None:
         if not all(_BOUNDS[name][0](number, limit) for name, limit in self.bounds.items()):
             texts = (f"{_BOUNDS[name][1]} {limit}" for name, limit in self.bounds.items())
-            raise InputError(f"{self.name} must be {' and '.join(texts)}, got {number}")
+            raise InputError(f"{self.name} must be {' and '.join(texts)}, got {_short(number)}")
+        if isinstance(number, int) and not -_INT64 <= number < _INT64:
+            raise InputError(f"{self.name} must fit into 64 bits, got {_short(number)}")
 
     def expected(self, a_list: str = "a list of them") -> str:
         """The allowed values in words."""
@@ -222,14 +235,23 @@ def as_plain(value: Any) -> Any:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file."""
+    try:
+        with open_regular(path) as file:
+            return _parse_toml(file.read().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise MissingFileError(f"there is no config file {path}") from None
+    except ValueError as error:
+        raise FormatError(f"{path} is not valid TOML: {error}") from None
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    """A TOML document; a `ValueError` says what is wrong with it."""
     import tomllib  # `--help` does without it
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no config file {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path} is not valid TOML: {error}") from None
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def read_assignments(assignments: Iterable[str]) -> dict[str, Any]:
@@ -238,15 +260,13 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     >>> read_assignments(["hidden=[64, 64]", "norm=layer"])
     {'hidden': [64, 64], 'norm': 'layer'}
     """
-    import tomllib  # `--help` does without it
-
     values: dict[str, Any] = {}
     for text in assignments:
         key, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--set takes KEY=VALUE, got {text!r}")
         try:
-            values[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+            values[key.strip()] = _parse_toml(f"value = {value}")["value"]
+        except ValueError:
             values[key.strip()] = value.strip()
     return values

@@ -5,8 +5,6 @@ import json
 import os
 import pickle
 import re
-import resource
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from scipy.sparse import csr_matrix, save_npz
 from fastgcn import fit, save
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick
+from tests.small_disk import small_disk
 
 NODES = "id,label,split,x,y\na,cat,train,0.5,1\nb,dog,val,1.5,2\nc,cat,test,2.5,3\n"
 EDGES = "source,target,weight\na,b,1\nb,c,2\n"
@@ -328,14 +327,8 @@ def test_unreadable_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 
 def test_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-    try:
+    with small_disk(10_000):
         outcome = run_cli(capfd, "import", "digits", "--out", tmp_path / "out")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
     assert outcome.code == 1
     assert "nothing was left behind" in outcome.err
     assert list(tmp_path.iterdir()) == []

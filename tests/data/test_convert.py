@@ -147,10 +147,50 @@ def test_scipy_refuses() -> None:
         Graph.from_scipy(np.eye(2), features=np.eye(2))
     with pytest.raises(InputError, match="features must have 2 rows, one per node, got 3"):
         Graph.from_scipy(csr_array((2, 2)), features=np.eye(3))
-    with pytest.raises(InputError, match="weights must be numbers, got complex128"):
+    with pytest.raises(InputError, match="array of numbers, got complex128"):
         Graph.from_scipy(csr_array(np.eye(2) * 1j), features=np.eye(2))
     with pytest.raises(InputError, match="must be finite"):
         Graph.from_scipy(csr_array([[0, np.nan], [0, 0]]), features=np.eye(2))
+
+
+LEAST = np.iinfo(np.int64).min  # its difference from any offset above 0 wraps around
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr"])
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [("indptr", -1, LEAST), ("indptr", 1, 99), ("indices", 0, -1), ("indices", 0, 4)],
+)
+def test_scipy_matrices_are_checked_before_they_are_read(
+    layout: str, part: str, place: int, value: int
+) -> None:
+    """scipy's compiled code reads wherever they point, and a user may set them."""
+    matrix = csr_array(np.eye(4)[::-1].copy()).asformat(layout)
+    changed = getattr(matrix, part).astype(np.int64)
+    changed[place] = value
+    setattr(matrix, part, changed)
+    with pytest.raises(InputError, match="adjacency must be a sound sparse matrix"):
+        Graph.from_scipy(matrix, features=np.eye(4))
+    with pytest.raises(InputError, match="features must be a sound sparse matrix"):
+        Graph.from_edges([0], [1], features=matrix)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.longdouble, np.uint8, ">f8"])
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "lil", "dia", "bsr"])
+def test_scipy_matrices_of_every_type(layout: str, kind: Any) -> None:
+    dense = np.array([[0, 1, 0], [1, 0, 2], [0, 2, 0]], kind)
+    matrix = csr_array(dense.astype(np.float64)).asformat(layout)
+    if layout in ("csr", "csc", "coo"):
+        matrix.data = matrix.data.astype(kind)
+    graph = Graph.from_scipy(matrix, features=matrix)
+    np.testing.assert_array_equal(graph.to_scipy().toarray(), dense)
+    np.testing.assert_array_equal(graph.features.toarray(), dense)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("labels", [[[1], [2, 3]], [10**30, 0], ["a", "b"], [0, 10**6], [[], []]])
+def test_labels_that_are_none(labels: Any) -> None:
+    with pytest.raises(InputError, match="labels must"):
+        Graph.from_edges([0], [1], features=np.eye(2), labels=labels)
 
 
 @settings(deadline=None)

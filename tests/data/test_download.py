@@ -35,6 +35,7 @@ class Behaviour:
     announced: bool = True  # whether there is a Content-Length
     hold: threading.Event | None = None  # the connection stays open until this
     endless: bool = False  # the body is sent again and again
+    trickle: float = 0.0  # seconds between single bytes
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -58,6 +59,12 @@ class Handler(BaseHTTPRequestHandler):
         if how.announced:
             self.send_header("Content-Length", str(len(how.body)))
         self.end_headers()
+        while how.trickle:
+            try:
+                self.wfile.write(b"x")
+                time.sleep(how.trickle)
+            except OSError:
+                return None
         self.wfile.write(how.body[: how.cuts.pop(0) if how.cuts else len(how.body)])
         if how.hold:
             how.hold.wait()
@@ -123,7 +130,7 @@ def test_corrupted(server: Server, target: Path, body: bytes) -> None:
 def test_wrong_sha256_and_wrong_size(server: Server, target: Path) -> None:
     with pytest.raises(DownloadError, match="SHA-256 is [0-9a-f]{64} instead of 00"):
         download(server.url, target, sha256="00")
-    with pytest.raises(DownloadError, match="bytes instead of 7"):
+    with pytest.raises(DownloadError, match="256,000 bytes or more instead of 7"):
         download(server.url, target, size=7)
     assert left_behind(target) == []
 
@@ -190,7 +197,7 @@ def test_redirects_stay_on_http(server: Server, target: Path) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1/a b", "http://127.0.0.1/ü", "http://"])
 def test_addresses_that_are_not_valid(url: str, target: Path) -> None:
     with pytest.raises(DownloadError):
-        download(url, target, attempts=1)
+        download(url, target, git_blob=BLOB, attempts=1)
 
 
 def test_attempts_must_be_positive(target: Path) -> None:
@@ -247,8 +254,57 @@ def test_truncation_without_a_length_is_seen_by_the_size(server: Server, target:
 def test_an_endless_answer_is_ended(server: Server, target: Path) -> None:
     server.behaviour.endless = True
     server.behaviour.announced = False
-    with pytest.raises(DownloadError, match="it has over 262,144 bytes instead of 256,000"):
+    with pytest.raises(DownloadError, match="it has 262,144 bytes or more instead of 256,000"):
         download(server.url, target, size=len(CONTENT))
+    assert left_behind(target) == []
+
+
+def test_an_endless_answer_of_unknown_size_is_ended(server: Server, target: Path) -> None:
+    server.behaviour.endless = True
+    server.behaviour.announced = False
+    with pytest.raises(DownloadError, match="it has 1,048,576 bytes or more instead of at most 1 "):
+        download(server.url, target, git_blob=BLOB, most=10**6)
+    assert left_behind(target) == []
+
+
+def test_an_answer_that_announces_too_much_is_not_read(server: Server, target: Path) -> None:
+    with pytest.raises(DownloadError, match="it has 256,000 bytes or more instead of at most 0 MB"):
+        download(server.url, target, git_blob=BLOB, most=1000)
+    assert left_behind(target) == []
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_trickle_ends_at_the_deadline(server: Server, target: Path, announced: bool) -> None:
+    """No read of it times out."""
+    server.behaviour.trickle = 0.02
+    server.behaviour.announced = announced
+    began = time.monotonic()
+    with pytest.raises(DownloadError, match=r"it was not complete after 0\.3 seconds"):
+        download(server.url, target, git_blob=BLOB, timeout=5, deadline=0.3)
+    assert time.monotonic() - began < 3
+    assert left_behind(target) == []
+    server.behaviour.trickle = 0.0
+
+
+def test_an_answer_in_small_pieces_is_counted_as_it_is(server: Server, target: Path) -> None:
+    server.behaviour.body = b"abc"
+    download(server.url, target, size=3)
+    assert target.read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize("host", ["example.org", "10.0.0.1", "127.0.0.1.example.org"])
+def test_http_needs_a_digest(host: str, target: Path) -> None:
+    with pytest.raises(InputError, match="without a digest needs an https address"):
+        download(f"http://{host}/file.bin", target, size=3)
+
+
+def test_a_redirect_away_from_https_needs_a_digest(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_is_private", lambda url: "file.bin" in url)
+    server.behaviour.redirect = server.url.replace("file.bin", "other")
+    with pytest.raises(DownloadError, match="it comes from .*other, which is not https"):
+        download(server.url, target)
     assert left_behind(target) == []
 
 

@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, diags_array, eye_array
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from fastgcn import Cleaning, Graph, fingerprint, open_store
+from fastgcn import Cleaning, Graph, fingerprint, normalize, open_store, propagate
 from fastgcn.arrays import FloatArray
 from fastgcn.data import generate as module
 from fastgcn.data.generate import GenerateConfig, generate, wanted_degrees
-from fastgcn.data.generate_config import class_sizes
+from fastgcn.data.generate_config import class_sizes, config_from, silent_sizes
 from fastgcn.errors import InputError
+from fastgcn.features.store import NodeFeatures
 
 SMALL = GenerateConfig(nodes=3000, edges=20_000, features=24, classes=5, class_skew=0.5)
 
@@ -101,6 +103,7 @@ def test_the_store_passes_the_full_check(small: Graph) -> None:
     homophily=st.floats(0.3, 0.8),
     exponent=st.floats(1.5, 4.0),
     stray=st.floats(0, 0.1),
+    silent=st.sampled_from([0.0, 0.3, 0.5]),
     seed=st.integers(0, 2**70),
 )
 def test_counts_are_met_exactly(
@@ -112,6 +115,7 @@ def test_counts_are_met_exactly(
     homophily: float,
     exponent: float,
     stray: float,
+    silent: float,
     seed: int,
 ) -> None:
     config = GenerateConfig(
@@ -126,6 +130,7 @@ def test_counts_are_met_exactly(
         class_skew=skew,
         degree_exponent=exponent,
         stray=stray,
+        silent=silent,
         seed=seed,
     )
     graph = made(tmp_path_factory.mktemp("graph") / "store", config)
@@ -165,6 +170,41 @@ def test_strays_have_edges_of_another_class_and_features_of_their_own(tmp_path: 
     means = np.array([features[graph.labels == c].mean(axis=0) for c in range(5)])
     nearest = ((features[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
     assert np.array_equal(nearest, graph.labels)
+
+
+def test_silent_nodes_have_no_features_and_stand_between_those_of_their_class(
+    tmp_path: Path,
+) -> None:
+    config = replace(SMALL, stray=0.0, silent=0.5, homophily=0.6)
+    graph = made(tmp_path / "store", config)
+    assert graph.labels is not None
+    silent = np.count_nonzero(graph.features, axis=1) == 0
+    assert np.bincount(graph.labels[silent]).tolist() == silent_sizes(config).tolist()
+    rows = np.repeat(np.arange(graph.n_nodes), np.diff(graph.indptr))
+    inside = graph.labels[rows] == graph.labels[graph.indices]
+    assert inside.mean() == pytest.approx(0.6, abs=1e-9)
+    assert np.all(silent[rows[inside]] != silent[graph.indices[inside]])
+    between = silent[rows[~inside]] != silent[graph.indices[~inside]]
+    assert 0.3 < between.mean() < 0.7
+
+
+def test_two_hops_matter_in_the_preset_of_that_name(tmp_path: Path) -> None:
+    """Linear discriminants: of ÂX, and of X, ÂX and Â²X together."""
+    small = config_from("two-hop-sim", nodes=6000, features=32, classes=8, feature_signal=2.0)
+    graph = made(tmp_path / "store", small)
+    assert graph.labels is not None
+    adjacency = normalize(graph)
+    hops = [np.asarray(graph.features)]
+    for _ in range(2):
+        hops.append(propagate(adjacency, NodeFeatures(hops[-1])))
+    train, val = graph.split.train, graph.split.val
+
+    def score(rows: FloatArray) -> float:
+        model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01)
+        model.fit(rows[train], graph.labels[train])  # type: ignore[index]
+        return float(model.score(rows[val], graph.labels[val]))  # type: ignore[index]
+
+    assert score(hops[1]) < score(np.hstack(hops)) - 0.08
 
 
 def test_degrees_follow_the_power_law(tmp_path: Path) -> None:

@@ -239,3 +239,25 @@ def test_loading_does_not_load_heavy_libraries(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "mine")]
     out = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(out.stdout) == []
+
+
+def test_a_loop_of_links(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(MissingFileError, match="there is no file or folder"):
+        load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("columns", [5, {"id": 5}, {"features": "ab"}, {"features": [1]}])
+def test_columns_in_a_manifest_that_are_none(tmp_path: Path, columns: object) -> None:
+    from fastgcn.data.tables import read_new_nodes
+
+    save(toy(), tmp_path / "store", columns=columns)
+    tables = tmp_path / "new.csv"
+    tables.write_text("id,x\n1,1\n")
+    if columns == {"features": "ab"}:  # one column's name
+        message = "has no column 'ab' for features"
+    else:
+        message = "its manifest does not name the tables' columns"
+    with pytest.raises(InputError, match=message):
+        read_new_nodes(tables, tables, load(tmp_path / "store"))

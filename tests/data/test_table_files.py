@@ -135,7 +135,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(InputError, match="could not write .*; free some space"):
+        with pytest.raises(FastGCNError, match="could not write .*; free some space"):
             import_tables(nodes, edges, tmp_path / "store", memory="1MB")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

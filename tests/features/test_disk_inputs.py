@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import IO
 
 import numpy as np
@@ -27,7 +28,6 @@ from fastgcn.features.encoded import DTYPES, EncodedStore, encoded
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.adjacency import NormalizedRows
 from fastgcn.graph.edges import GraphEdges
-from fastgcn.progress import plain_lines
 from fastgcn.scratch import Scratch
 from tests.communities import communities
 
@@ -252,21 +252,22 @@ class Holding(Counting):
 
 
 def test_only_one_at_a_time_computes_and_the_next_finds_it(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain_lines()
+    said: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(fastgcn.features.disk, "note", said.put)
     go = tmp_path / "go"
     first, second = Holding(go), Counting()
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(kept, tmp_path, first)
         while not go.with_name("begun").exists():
+            assert not one.done()
             time.sleep(0.001)
         other = pool.submit(kept, tmp_path, second)
-        said = ""
-        while "Waiting for another process that computes" not in said and not other.done():
-            said += capfd.readouterr().err
-        go.touch()
-    plain_lines(False)
+        try:
+            assert "Waiting for another process that computes" in said.get(timeout=60)
+        finally:
+            go.touch()
     assert (first.made, second.made) == (list(range(0, 60, 5)), [])
     for rows in (one.result(), other.result()):
         np.testing.assert_array_equal(rows.between(0, 60), expected())

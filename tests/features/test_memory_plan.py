@@ -26,8 +26,8 @@ def test_limits_of_control_groups_count(tmp_path: Path) -> None:
     assert left_in_groups(tmp_path) == []
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("700\n")
-    (tmp_path / "memory.stat").write_text("anon 100\ninactive_file 50\n")
-    assert left_in_groups(tmp_path) == [350]
+    (tmp_path / "memory.stat").write_text("anon 100\ninactive_file 50\nactive_file 20\n")
+    assert left_in_groups(tmp_path) == [370]
 
 
 def test_limits_around_and_of_the_own_group_count(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """New nodes are predicted as they would be on the whole enlarged graph, reading only near them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -10,9 +12,11 @@ from hypothesis import strategies as st
 from scipy.sparse import block_diag, csr_array
 
 from fastgcn import GCN, Graph, fit, predict, predict_new
+from fastgcn.data.tables import read_new_nodes
 from fastgcn.errors import InputError
 from tests.communities import communities, quick
 from tests.strategies import graphs
+from tests.tables import write
 
 
 @st.composite
@@ -67,8 +71,8 @@ def test_reads_the_neighbourhood_alone() -> None:
     model = GCN([2, 3, 2])
     got = predict_new(model, poisoned, features=[[1.0, 2.0]], source=[10], target=[0])
     assert np.isfinite(got).all()
-    with_far = predict_new(model, poisoned, features=[[1.0, 2.0]], source=[10], target=[1])
-    assert np.isnan(with_far).all(), "node 2 is within two hops and must have been read"
+    with pytest.raises(InputError, match="feature 0 of node 2 is nan"):  # within two hops of it
+        predict_new(model, poisoned, features=[[1.0, 2.0]], source=[10], target=[1])
 
 
 def test_own_ids_of_old_and_new_nodes() -> None:
@@ -116,3 +120,19 @@ def test_bad_input_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as refused:
         predict_new(GCN([3, 2]), graph, **(given_ | changes))
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        (pa.array([1, 2], pa.timestamp("ns")), "integers or text, got timestamp"),
+        (pa.array([[1], [2]]), "integers or text, got list"),
+        (pa.array(["0", None]), "an id in every row"),
+    ],
+)
+def test_ends_of_new_edges_must_be_ids(tmp_path: Path, ends: pa.Array, message: str) -> None:
+    graph = Graph.from_edges([0], [1], features=np.eye(3), feature_names=["a", "b", "c"])
+    nodes = write(tmp_path / "nodes.parquet", {"id": ["x"], "a": [1.0], "b": [0.0], "c": [0.0]})
+    edges = write(tmp_path / "edges.parquet", {"source": ends, "target": ["x", "x"]})
+    with pytest.raises(InputError, match=message):
+        read_new_nodes(nodes, edges, graph)

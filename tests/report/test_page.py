@@ -1,6 +1,8 @@
 """The page: escaped, whole, loading nothing, and made for every reader."""
 
+import base64
 import re
+from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
@@ -67,6 +69,28 @@ def test_a_page_loads_nothing() -> None:
     assert not any(reader.all(tag) for tag in ("script", "img", "iframe", "object"))
     assert [link["href"] for link in reader.all("link")] == ["data:,"]
     assert not re.search(r"https?:|@import|url\(", text)
+
+
+def test_the_page_forbids_scripts_and_loading() -> None:
+    svg = "<svg><style>.a{fill:red}</style></svg>"
+    metas = Reader(page(Figure(svg, "P"))).all("meta")
+    (policy,) = [
+        meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy is not None
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert "script-src" not in rules
+    digest = base64.b64encode(sha256(b".a{fill:red}").digest()).decode()
+    assert f"'sha256-{digest}'" in rules["style-src"]
+    assert "unsafe" not in policy
+
+
+def test_invisible_characters_are_shown() -> None:
+    text = page("\x1b[31m\u202e", Code("a\n\tb", "two\x00lines"))
+    assert r"\x1b[31m\u202e" in text
+    assert r"two\x00lines" in text
+    assert "a\n\tb" in text
 
 
 def test_contents_lead_to_every_section() -> None:

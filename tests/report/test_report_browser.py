@@ -72,7 +72,15 @@ def reproduction() -> str:
     return render_page(title="Reproduction", subtitle="S", sections=shown, footer="F")
 
 
+def hostile() -> str:
+    """Names that are markup, in texts, attributes, pictures and a style's or a script's place."""
+    names = ["</style><script>a()</script>", "</title></svg><img src=x>", '" onload="a()']
+    graph = communities(name="</title><script>a()</script>", class_names=names)
+    return run_report(fastgcn.fit(graph, quick()), graph)
+
+
 PAGES = {
+    "hostile": hostile,
     "few classes": few_classes,
     "many classes": many_classes,
     "gallery": gallery,
@@ -100,3 +108,22 @@ def test_a_page_can_be_printed(browser: Browser, page: Path) -> None:
     pdf = browser.pdf()
     assert pdf.startswith(b"%PDF")
     assert len(pdf) > 10_000
+
+
+def test_the_policy_stops_what_is_not_of_the_page(browser: Browser, tmp_path: Path) -> None:
+    """Were markup ever to get into a page, no script of it would run and nothing be loaded."""
+    markup = (
+        "<svg><style>text{fill:red}</style></svg><style>h1{color:rgb(255,0,0)}</style>"
+        "<script>document.title = 'owned'</script>"
+        "<img src='x.png' onerror=\"document.title = 'owned'\">"
+    )
+    section = Section("bad", "Bad", "Does it run?", [Figure(markup, "B")])
+    file = tmp_path / "page.html"
+    file.write_text(render_page(title="Safe", subtitle="S", sections=[section], footer="F"))
+    browser.open(file)
+    assert browser.script("return document.title") == "Safe"
+    colour = "getComputedStyle(document.querySelector('h1')).color"
+    assert browser.script(f"return {colour}") != "rgb(255, 0, 0)"
+    said = browser.console()
+    assert len(said) >= 3
+    assert all("Content Security Policy" in message for message in said), said

@@ -107,7 +107,7 @@ BAD_VALUES = [
     ("memory", "much", "memory must be at least 1MB, such as 500MB or 2GB, got 'much'"),
     ("memory", 4, "memory must be text, got 4"),
     ("inputs_dtype", "float61", "one of float32, float16, bfloat16, got 'float61'; did you mean"),
-    ("threads", -1, "threads must be at least 0, got -1"),
+    ("threads", -1, "threads must be at least 0 and at most 4096, got -1"),
 ]
 
 

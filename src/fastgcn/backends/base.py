@@ -14,6 +14,8 @@ from torch import Tensor
 
 from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
+from fastgcn.features.extremes import Extreme, extreme
+from fastgcn.graph.graph import Graph
 from fastgcn.metrics import Metrics
 from fastgcn.model import GCN
 
@@ -93,6 +95,10 @@ class Backend(Protocol):
         """Entries that this backend adds to a run's result."""
         ...
 
+    def largest_feature(self) -> Extreme:
+        """The feature farthest from zero, which may explain a loss that is not finite."""
+        ...
+
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:
         """What `do()` returns in the process that writes files, None in all others.
 
@@ -102,6 +108,10 @@ class Backend(Protocol):
 
     def broadcast(self, checkpoint: "Checkpoint | None") -> "Checkpoint | None":
         """The checkpoint that the first process has read, in all processes."""
+        ...
+
+    def agree(self, value: int) -> int:
+        """The largest value that a process gives, in all of them."""
         ...
 
 
@@ -135,6 +145,13 @@ class Learner:
             number, name = key.split(".", 1)
             moments.setdefault(int(number), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
+        # Compiled steps write to the moments as to arrays of the size of the weights.
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        for which, found in moments.items():
+            for name in ("exp_avg", "exp_avg_sq"):
+                check_alike({name: found[name]}, {name: weights[which]})
+            if found["step"].numel() != 1 or which < 0:
+                raise ValueError("the optimiser's state is not that of these weights")
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
         self.rng.set_state(state["rng"])
         if len(state["dropout_rng"]) == len(self.dropout_rng.get_state()):
@@ -157,6 +174,7 @@ class LearnerBackend:
     A subclass sets `learner` in `prepare`, and has `_evaluator` and `_release`.
     """
 
+    graph: Graph
     learner: Learner
 
     def __init__(self) -> None:
@@ -193,16 +211,32 @@ class LearnerBackend:
     def restore(self, state: Mapping[str, Tensor], epoch: int) -> None:
         self.learner.restore(state, epoch)
 
+    def largest_feature(self) -> Extreme:
+        return extreme(self.graph.features)
+
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:  # noqa: ARG002
         return do()
 
     def broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
         return checkpoint
 
+    def agree(self, value: int) -> int:
+        return value
+
 
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with `prefix`, named without it."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def check_alike(tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> None:
+    """Raise a `ValueError` unless two sets of tensors have the same names, shapes and types."""
+    found, expected = (
+        {name: (tuple(each.shape), each.dtype) for name, each in some.items()}
+        for some in (tensors, others)
+    )
+    if found != expected:
+        raise ValueError(f"tensors must be {expected}, got {found}")
 
 
 def _parameter_groups(model: GCN, config: TrainConfig) -> list[dict[str, Any]]:

@@ -61,8 +61,8 @@ def ahead(items: Iterable[T]) -> Generator[T]:
             chunks.put((chunk, error, True))
 
     maker = threading.Thread(target=make, name="fastgcn-ahead", daemon=True)
-    maker.start()
     try:
+        maker.start()
         last = False
         while not last:
             chunk, error, last = chunks.get()
@@ -73,7 +73,8 @@ def ahead(items: Iterable[T]) -> Generator[T]:
     finally:
         stopped.set()
         room.release()
-        maker.join()
+        if maker.ident is not None:
+            maker.join()
 
 
 # For an epoch of at most this many batches, starting another thread and waiting for it costs more

@@ -1,5 +1,6 @@
 """Training in one process: graph, sampler and batches on the CPU, products on a CPU or a GPU."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -50,7 +51,10 @@ class CpuBackend(LearnerBackend):
     Attributes, after `prepare`:
         data: the training graph.
         model, sampler, minibatches, loss, step: the parts that an epoch uses.
+        stops_within_epochs: True if an epoch ends as soon as a loss is not finite.
     """
+
+    stops_within_epochs = True
 
     data: TrainingData
     sampler: Sampler
@@ -168,7 +172,10 @@ class CpuBackend(LearnerBackend):
     def train_on(
         self, batches: Iterable[Tensor], seconds: dict[str, float] | None = None
     ) -> tuple[list[float], list[int]]:
-        """Take a step for each batch; return their losses and sizes, and add to `seconds`."""
+        """Take a step for each batch; return their losses and sizes, and add to `seconds`.
+
+        There may be fewer if a loss is not finite.
+        """
         seconds = {"sampling": 0.0, "compute": 0.0} if seconds is None else seconds
         losses: list[float] = []
         sizes: list[int] = []
@@ -191,6 +198,8 @@ class CpuBackend(LearnerBackend):
                 losses += group.steps(self.step)
                 stepped = time.perf_counter()
                 sizes += group.sizes
+                if self.stops_within_epochs and not math.isfinite(losses[-1]):
+                    break
                 group = next(groups, None)
                 seconds["compute"] += stepped - start
                 seconds["sampling"] += time.perf_counter() - stepped

@@ -49,6 +49,14 @@ OutFile = Annotated[
     Path,
     typer.Option("--out", show_default=False, help="File to write; its ending is its format."),
 ]
+Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw",
+        help="CSV: write texts that begin with = + - @ as they are. By default an apostrophe "
+        "keeps a spreadsheet from calculating them.",
+    ),
+]
 
 
 @contextmanager
@@ -230,12 +238,13 @@ def predict(
     memory: Memory = "auto",
     device: Device = "auto",
     threads: Threads = None,
+    raw: Raw = False,
     json: Json = False,
 ) -> None:
     """Predict classes with their probabilities, for nodes of a graph or for new ones."""
     from fastgcn.infer.new_nodes import predict_new
     from fastgcn.infer.predict import count_nodes, graph_of, predict_parts, with_own_ids
-    from fastgcn.infer.tables import prediction_columns, write_table
+    from fastgcn.infer.tables import prediction_columns
     from fastgcn.settings import whole_numbers
 
     endings = (".parquet", ".csv")
@@ -262,7 +271,7 @@ def predict(
             count = len(new["node_ids"])
             parts = iter([(new["node_ids"], predict_new(run, graph_of(graph), **new))])
         columns = (prediction_columns(ids, rows, run) for ids, rows in parts)
-        _write(columns, lambda: write_table(out, columns), writes=writes)
+        _write(columns, lambda: _write_table(out, columns, raw), writes=writes)
     if writes:
         _done(run_path, out, count, json)
 
@@ -293,11 +302,12 @@ def embed(
     memory: Memory = "auto",
     device: Device = "auto",
     threads: Threads = None,
+    raw: Raw = False,
     json: Json = False,
 ) -> None:
     """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
     from fastgcn.infer.predict import count_nodes, embed_parts, with_own_ids
-    from fastgcn.infer.tables import embedding_columns, write_array, write_table
+    from fastgcn.infer.tables import embedding_columns, write_array
 
     opened = _opened(
         run_path, data, split, split_seed, device,
@@ -310,7 +320,7 @@ def embed(
         parts = with_own_ids(graph, found, ids=with_ids)
         if with_ids:
             columns = (embedding_columns(ids, rows) for ids, rows in parts)
-            _write(columns, lambda: write_table(out, columns), writes=writes)
+            _write(columns, lambda: _write_table(out, columns, raw), writes=writes)
         else:
             arrays = (rows for _, rows in parts)
             _write(arrays, lambda: write_array(out, count, arrays), writes=writes)
@@ -324,6 +334,18 @@ def _write(parts: Iterator[Any], write: Callable[[], None], *, writes: bool) -> 
         write()
     else:
         deque(parts, maxlen=0)
+
+
+def _write_table(out: Path, columns: Iterator[dict[str, Any]], raw: bool) -> None:
+    """Write a table; say which texts are not as they were."""
+    from fastgcn.infer.tables import write_table
+
+    guarded = write_table(out, columns, raw=raw)
+    if guarded:
+        say(
+            f"Note: in {out}, {guarded:,} texts that begin with = + - @ have an apostrophe in "
+            "front, so that no spreadsheet calculates them; --raw writes them as they are."
+        )
 
 
 def _chosen(graph: "Graph | Shard", nodes: str | None) -> "IntArray":

@@ -11,6 +11,7 @@ import typer
 
 from fastgcn.cli.output import console, emit_json, say, show_table, size
 from fastgcn.errors import InputError
+from fastgcn.text import printable
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.process_group import ProcessGroup
@@ -140,24 +141,52 @@ def info(
     split: SplitName = None,
     seed: Seed = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read a store whole and compare its checksums.")
+        bool,
+        typer.Option("--verify", help="Read a store, shards or a run whole; compare checksums."),
     ] = False,
     json: Json = False,
 ) -> None:
     """Describe a graph: counts, degrees, classes, split, homophily, memory, what was cleaned."""
     from fastgcn.data.info import describe
-    from fastgcn.data.store import is_store, open_store
+    from fastgcn.data.shards import is_sharded
+    from fastgcn.writing import recover
 
     if verify:
-        if not is_store(Path(data)):
-            raise InputError(f"--verify reads a store's checksums, and {data} is not a store")
-        open_store(data, verify=True)
-        say("All checksums match.")
+        recover(Path(data))
+        verify_folder(Path(data))
+        if is_sharded(Path(data)) or is_run(Path(data)):
+            return
     facts = describe(load_graph(data, split, seed))
     if json:
         emit_json(facts)
     else:
         _show_facts(facts)
+
+
+def verify_folder(path: Path) -> None:
+    """Compare the checksums of a store, of a folder of shards or of a run, and say so."""
+    from fastgcn.data.shards import is_sharded, verify_shards
+    from fastgcn.data.store import is_store, verify_store
+
+    if is_store(path):
+        complete = verify_store(path)
+    elif is_sharded(path):
+        complete = verify_shards(path)
+    elif is_run(path):
+        from fastgcn.train.run import RunFolder
+
+        complete = RunFolder.open(path).verify()
+    else:
+        raise InputError(f"--verify is for stores, shards and runs, and {path} is none of them")
+    say(
+        "All checksums match."
+        if complete
+        else f"{path} cannot be verified: it was written by an earlier version, without checksums"
+    )
+
+
+def is_run(path: Path) -> bool:
+    return (path / "config.json").is_file()
 
 
 def _show_facts(facts: dict[str, Any]) -> None:
@@ -205,7 +234,7 @@ def _show_bars(title: str, counts: dict[str, int], limit: int | None = None) -> 
     shown = dict(list(counts.items())[:limit])
     longest = max(shown.values(), default=0) or 1
     out = console()
-    names = [Text(name) for name in shown]
+    names = [Text(printable(name)) for name in shown]
     beside = len(f"      {longest:,}")  # blanks, and the largest number
     width = min(max((name.cell_len for name in names), default=0), max(8, out.width // 2 - beside))
     length = max(1, min(40, out.width - width - beside))
@@ -292,7 +321,7 @@ def import_(
 def generate(
     out: Annotated[Path, typer.Argument(help="Folder to write the store to.")],
     preset: Annotated[
-        str | None, typer.Option(help="Start from reddit-sim or products-sim.")
+        str | None, typer.Option(help="Start from reddit-sim, two-hop-sim or products-sim.")
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Nodes.")] = None,
     edges: Annotated[int | None, typer.Option(help="Undirected edges.")] = None,
@@ -316,6 +345,10 @@ def generate(
     ] = None,
     stray: Annotated[
         float | None, typer.Option(help="Share of nodes with another class's edges.")
+    ] = None,
+    silent: Annotated[
+        float | None,
+        typer.Option(help="Share of nodes without features; only these join nodes of a class."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="One seed, one graph.")] = None,
     name: Annotated[str | None, typer.Option(help="What to call the graph.")] = None,
@@ -345,6 +378,7 @@ def generate(
         "max_degree": max_degree,
         "class_skew": skew,
         "stray": stray,
+        "silent": silent,
         "seed": seed,
         "name": name,
     }
@@ -367,7 +401,8 @@ def _report_store(graph: "Graph", out: Path, json: bool) -> None:
             }
         )
     else:
-        say(f"{graph}\nwritten to {out}; next: fastgcn info {out}")
+        say(str(graph))
+        say(f"written to {out}; next: fastgcn info {out}")
 
 
 def shard(
@@ -398,4 +433,6 @@ def shard(
         emit_json({"out": str(folder), "parts": parts, "by": by, "nodes": sizes})
         return
     say(f"{parts} parts of {min(sizes):,} to {max(sizes):,} nodes written to {folder}")
-    say(f"Next: torchrun --nproc-per-node {parts} -m fastgcn train {folder}")
+    say(
+        f"Next: torchrun --rdzv-backend loopback --nproc-per-node {parts} -m fastgcn train {folder}"
+    )

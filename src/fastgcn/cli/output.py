@@ -1,7 +1,6 @@
 """Output of commands: JSON on stdout with `--json`, tables and progress for people otherwise."""
 
 import json
-import math
 import os
 import sys
 import time
@@ -10,7 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from fastgcn.cli.ending import Stopped
 from fastgcn.files import finite
+from fastgcn.text import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,12 +39,17 @@ def emit_json(value: dict[str, Any]) -> None:
     """
     # A terminal whose encoding is not UTF-8 may not have a character; then it is escaped.
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(finite(value), ensure_ascii=not unicode, allow_nan=False))
+    print(printable_json(json.dumps(finite(value), ensure_ascii=not unicode, allow_nan=False)))
 
 
 def say(text: str) -> None:
     """Print a line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def show_text(text: str) -> None:
+    """Print a line that is part of the result, on stdout."""
+    print(printable(text))
 
 
 def console() -> "Console":
@@ -59,18 +65,21 @@ def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
     from rich.table import Table
     from rich.text import Text
 
-    # Names are the user's own. In a `str`, rich would take [brackets] for markup.
+    def cell(value: Any) -> Text:
+        # Names are the user's own. In a `str`, rich would take [brackets] for markup.
+        return Text(printable(str(value)))
+
     table = Table(
-        title=Text(title),
+        title=cell(title),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
         show_header=any(head),
     )
     for i, name in enumerate(head):
-        table.add_column(Text(name), justify="left" if i == 0 else "right")
+        table.add_column(cell(name), justify="left" if i == 0 else "right")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*map(cell, row))
     console().print(table)
 
 
@@ -148,7 +157,6 @@ class EpochView:
         self._last = ""
         self._validated: dict[str, Any] | None = None  # the last record with validation
         self._show = show
-        self._diverged = False
         self._log: Any = None
         if tensorboard is not None:
             from fastgcn.train.callbacks import TensorBoardLogger
@@ -174,12 +182,6 @@ class EpochView:
     def __call__(self, record: dict[str, Any]) -> None:
         if self._log is not None:
             self._log(record)
-        if not self._diverged and not math.isfinite(record["train_loss"]):
-            self._diverged = True
-            say(
-                f"Note: the training loss is not finite (epoch {record['epoch']}): the weights "
-                "have diverged; try a smaller --learning-rate."
-            )
         text = f"loss {record['train_loss']:.4f}"
         if "val_micro_f1" in record:
             self._validated = record
@@ -208,5 +210,8 @@ class EpochView:
             say(self._last)
         if self._log is not None:
             self._log.close()
-        if kind is KeyboardInterrupt:
-            say(f"Stopped. Continue with: fastgcn train --resume {self.run_dir}")
+        begun = (self.run_dir / "config.json").exists()
+        if isinstance(error, Stopped) and begun:
+            error.hint = f"continue with: fastgcn train --resume {self.run_dir}"
+        elif isinstance(error, KeyboardInterrupt) and begun:
+            say(f"Stopped with another process; continue: fastgcn train --resume {self.run_dir}")

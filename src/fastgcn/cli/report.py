@@ -7,7 +7,7 @@ import typer
 
 from fastgcn.cli.apply import Data, RunPath, Threads, held_to, open_run
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
-from fastgcn.cli.output import emit_json, say, show_table
+from fastgcn.cli.output import emit_json, say, show_table, show_text
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def report(
     json: Json = False,
 ) -> None:
     """Write a self-contained HTML page on a run: curves, classes, degrees, map, time, settings."""
-    from fastgcn.files import write_text
     from fastgcn.report import run_report
+    from fastgcn.writing import write_text
 
     run, graph = open_run(run_path, data, split, split_seed)
     place = out or run_path / "report.html"
@@ -70,7 +70,6 @@ def diagnose(
 ) -> None:
     """Measure the error of sampled layers and gradients, and say how many samples are needed."""
     from fastgcn.diagnose.diagnosis import diagnose as measure
-    from fastgcn.files import write_text
     from fastgcn.report.diagnosis import (
         SIZES_NOTE,
         as_data,
@@ -78,6 +77,7 @@ def diagnose(
         member_table,
         size_tables,
     )
+    from fastgcn.writing import write_text
 
     if out is not None and not out.parent.is_dir():
         # Checked before anything is measured.
@@ -96,11 +96,11 @@ def diagnose(
         return
     members = member_table(found)
     show_table(members.caption, members.head, members.rows)
-    print(SIZES_NOTE)
+    show_text(SIZES_NOTE)
     for table in size_tables(found):
         show_table(table.caption, table.head, table.rows)
     for advice in found.advice:
-        print(advice.sentence)
+        show_text(advice.sentence)
     if out is not None:
         say(f"Page written to {out}")
 

@@ -21,6 +21,7 @@ from fastgcn.cli.data import (
     open_data,
     speaks,
 )
+from fastgcn.cli.ending import signals
 from fastgcn.cli.output import EpochView, emit_json, say, show_result
 from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
@@ -213,10 +214,12 @@ def _train(
     from fastgcn.train.loop import fit_choice
 
     if shard is not None and not shard.group.is_main:
-        return fit_choice(graph, choice, run_dir=run_dir, shard=shard)
+        with signals.at_epochs() as stop:
+            return fit_choice(graph, choice, run_dir=run_dir, callbacks=[stop], shard=shard)
     _announce(graph, choice.config)
-    with EpochView(choice.config.epochs, tensorboard, run_dir, show=not json) as on_epoch:
-        return fit_choice(graph, choice, run_dir=run_dir, callbacks=[on_epoch], shard=shard)
+    view = EpochView(choice.config.epochs, tensorboard, run_dir, show=not json)
+    with signals.at_epochs() as stop, view as on_epoch:
+        return fit_choice(graph, choice, run_dir=run_dir, callbacks=[on_epoch, stop], shard=shard)
 
 
 def _resume(
@@ -227,7 +230,7 @@ def _resume(
     from fastgcn.train.run import RunFolder
 
     def opened() -> tuple[dict[str, Any], bool]:
-        folder = RunFolder.open(run_dir)
+        folder = RunFolder.to_resume(run_dir)
         return folder.about, folder.finished
 
     about, finished = opened() if group is None else group.broadcast("the run", opened)
@@ -238,11 +241,13 @@ def _resume(
         group, str(source.get("data", "")), lambda: load_source(source, run_dir)
     )
     if not speaks(group):
-        return resume(run_dir, graph, shard=shard)
+        with signals.at_epochs() as stop:
+            return resume(run_dir, graph, callbacks=[stop], shard=shard)
     config = RunFolder(run_dir, about).config
     _announce(graph, config)
-    with EpochView(config.epochs, tensorboard, run_dir, show=not json) as on_epoch:
-        return resume(run_dir, graph, callbacks=[on_epoch], shard=shard)
+    view = EpochView(config.epochs, tensorboard, run_dir, show=not json)
+    with signals.at_epochs() as stop, view as on_epoch:
+        return resume(run_dir, graph, callbacks=[on_epoch, stop], shard=shard)
 
 
 def _announce(graph: "Graph", config: "TrainConfig") -> None:

@@ -2,20 +2,25 @@
 
 import hashlib
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from fastgcn._version import __version__
 from fastgcn.errors import DownloadError, InputError
+from fastgcn.memory import shown_bytes
 from fastgcn.progress import progress
 
 _CHUNK = 1 << 16
+_MOST = 1 << 30  # bytes of a file whose size is not known
 _BACKOFF = 0.5  # seconds before the second attempt; doubled before each further one
 _PASSING = (408, 425, 429, 500, 502, 503, 504)  # status codes after which a retry may succeed
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 class _WrongContentError(Exception):
@@ -29,27 +34,40 @@ def download(
     git_blob: str | None = None,
     sha256: str | None = None,
     size: int | None = None,
+    most: int = _MOST,
     attempts: int = 3,
     timeout: float = 30.0,
+    deadline: float = 600.0,
 ) -> None:
     """Fetch `url` to `destination`, which is complete and checked once it exists.
 
     The content is compared with `git_blob` (SHA-1 of `blob SIZE`, a zero byte and the content),
-    `sha256` and `size`, if they are given. Any number of processes and threads may fetch the
-    same file at once: each writes its own file, which is renamed at the end.
+    `sha256` and `size`, if they are given. Without a digest, the address must be https, or of
+    this machine. An answer of more than `size` bytes, or of more than `most` if the size is not
+    known, is ended. One read may take `timeout` seconds, and all attempts together `deadline`.
+    Any number of processes and threads may fetch the same file at once: each writes its own
+    file, which is renamed at the end.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise InputError(f"a download needs an http or https address, got {url!r}")
+    checked = git_blob is not None or sha256 is not None
+    if not checked and not _is_private(url):
+        raise InputError(
+            f"a download without a digest needs an https address, got {url!r}; "
+            "anyone on the way could change the file"
+        )
     if attempts < 1:
         raise InputError(f"attempts must be at least 1, got {attempts}")
     part = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.partial")
+    fetch = _Fetch(url, part, size, most, checked)
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _fetch(url, part, size, attempts, timeout)
+            _within(deadline, lambda: fetch.run(attempts, timeout))
             _check(part, git_blob, sha256, size)
             part.replace(destination)
         finally:
+            fetch.stopped.set()
             part.unlink(missing_ok=True)
     # requests and urllib3 raise subclasses of OSError and ValueError.
     except (OSError, ValueError, _WrongContentError) as error:
@@ -59,58 +77,116 @@ def download(
         ) from error
 
 
-def _fetch(url: str, part: Path, size: int | None, attempts: int, timeout: float) -> None:
-    """Write the server's answer to `part`; retries after a temporary error."""
-    import requests
-    from pooch import HTTPDownloader
-
-    # A compressed answer would not have the size of the file.
-    headers = {"User-Agent": f"fastgcn/{__version__}", "Accept-Encoding": "identity"}
-    name = urlsplit(url).path.rpartition("/")[2]
-    passing = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
-    for attempt in range(1, attempts + 1):
-        with ExitStack() as stack, part.open("wb") as file:
-            bar = _DownloadBar(name, size, stack)
-            fetch = HTTPDownloader(bar, _CHUNK, headers=headers, timeout=timeout)
-            try:
-                fetch(url, file, None)
-                os.fsync(file.fileno())
-                return
-            except requests.HTTPError as error:
-                code = None if error.response is None else error.response.status_code
-                if code not in _PASSING or attempt == attempts:
-                    raise
-            except passing:
-                if attempt == attempts:
-                    raise
-        time.sleep(_BACKOFF * 2 ** (attempt - 1))
+def _is_private(url: str) -> bool:
+    """True if nobody on the way can change the answer: https, or a server on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in _THIS_MACHINE
 
 
-class _DownloadBar:
-    """Shows pooch's progress as ours, and ends a download that is longer than `most` bytes."""
+def _within(seconds: float, work: Callable[[], None]) -> None:
+    """Run `work` on a thread of its own; raises `TimeoutError` if it takes longer.
 
-    total = 0  # set by pooch
+    A server that sends a byte now and then never lets a read time out, so nothing in this
+    thread could end it.
+    """
+    failed: list[BaseException] = []
 
-    def __init__(self, name: str, most: int | None, stack: ExitStack) -> None:
-        self._name, self._most, self._stack = name, most, stack
-        self._advance: Callable[[int], None] | None = None
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="fastgcn-download", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"it was not complete after {seconds:g} seconds")
+    if failed:
+        raise failed[0]
+
+
+class _Fetch:
+    """Writes the server's answer to a file, as long as it is one that may be written."""
+
+    def __init__(self, url: str, part: Path, size: int | None, most: int, checked: bool) -> None:
+        self._url, self._part, self._checked = url, part, checked
+        self._size, self._most = size, most if size is None else size
+        self.stopped = threading.Event()
+
+    def run(self, attempts: int, timeout: float) -> None:
+        """Retries after a temporary error."""
+        import requests
+        from pooch import HTTPDownloader
+
+        # A compressed answer would not have the size of the file.
+        headers = {"User-Agent": f"fastgcn/{__version__}", "Accept-Encoding": "identity"}
+        passing = (
+            requests.ConnectionError,
+            requests.Timeout,
+            requests.exceptions.ChunkedEncodingError,
+        )
+        for attempt in range(1, attempts + 1):
+            with ExitStack() as stack, self._part.open("wb") as file:
+                fetch = HTTPDownloader(
+                    chunk_size=_CHUNK,
+                    headers=headers,
+                    timeout=timeout,
+                    hooks={"response": lambda answer, **_: self._begin(answer, stack)},
+                )
+                try:
+                    fetch(self._url, _Sink(file, self), None)
+                    os.fsync(file.fileno())
+                    return
+                except requests.HTTPError as error:
+                    code = None if error.response is None else error.response.status_code
+                    if code not in _PASSING or attempt == attempts:
+                        raise
+                except passing:
+                    if attempt == attempts:
+                        raise
+            time.sleep(_BACKOFF * 2 ** (attempt - 1))
+
+    def _begin(self, answer: Any, stack: ExitStack) -> None:
+        """Look at an answer's head; answers that redirect come here too."""
+        stack.callback(answer.close)
+        if not self._checked and not _is_private(answer.url):
+            raise _WrongContentError(f"it comes from {answer.url}, which is not https")
+        length = str(answer.headers.get("content-length", ""))
+        announced = int(length) if length.isdecimal() and len(length) < 19 else 0
+        if answer.ok:
+            self._check_length(announced)
+        name = urlsplit(self._url).path.rpartition("/")[2]
         self._received = 0
+        shown = progress(f"Downloading {name}", self._size or announced, "bytes")
+        self._advance = stack.enter_context(shown)
 
-    def update(self, n_bytes: int) -> None:
-        if self._advance is None:
-            shown = progress(f"Downloading {self._name}", self.total, "bytes")
-            self._advance = self._stack.enter_context(shown)
-        self._advance(n_bytes)
+    def receive(self, n_bytes: int) -> None:
+        if self.stopped.is_set():
+            raise TimeoutError
         self._received += n_bytes
-        surely = self._received - _CHUNK  # pooch counts the last chunk as a whole one
-        if self._most is not None and surely > self._most:
-            raise _WrongContentError(f"it has over {surely:,} bytes instead of {self._most:,}")
+        self._check_length(self._received)
+        self._advance(n_bytes)
 
-    def reset(self) -> None:
-        """Pooch calls `reset` and then `update` with the total at the end."""
-        self._advance, self._received = lambda _: None, -self.total
+    def _check_length(self, length: int) -> None:
+        if length > self._most:
+            expected = f"at most {shown_bytes(self._most)}"
+            expected = expected if self._size is None else f"{self._size:,}"
+            raise _WrongContentError(f"it has {length:,} bytes or more instead of {expected}")
 
-    def close(self) -> None: ...
+
+class _Sink:
+    """The file that pooch writes to."""
+
+    def __init__(self, file: IO[bytes], fetch: _Fetch) -> None:
+        self._file, self._fetch = file, fetch
+
+    def write(self, data: bytes) -> None:
+        self._fetch.receive(len(data))
+        self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 def _check(path: Path, git_blob: str | None, sha256: str | None, size: int | None) -> None:

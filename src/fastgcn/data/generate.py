@@ -21,11 +21,18 @@ from typing import TypeVar
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.data.generate_config import PRESETS, GenerateConfig, class_sizes, inside_edges
+from fastgcn.arrays import BoolArray, FloatArray, IntArray
+from fastgcn.data.generate_config import (
+    PRESETS,
+    GenerateConfig,
+    class_sizes,
+    inside_edges,
+    silent_sizes,
+)
 from fastgcn.data.store import StoreWriter
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import Cleaning, index_dtype
+from fastgcn.memory import check_room
 from fastgcn.progress import progress
 
 
@@ -105,9 +112,16 @@ def _truncated_mean(low: float, high: float, exponent: float) -> float:
 
 
 def rows_inside(
-    config: GenerateConfig, degrees: FloatArray, community: IntArray, seed: np.uint64
+    config: GenerateConfig,
+    degrees: FloatArray,
+    community: IntArray,
+    silent: BoolArray | None,
+    seed: np.uint64,
 ) -> DrawOrder:
-    """The edges inside the communities: rows end where their community does."""
+    """The edges inside the communities: rows end where their community does.
+
+    If some nodes are `silent` (n,), these edges join a silent node and one that is not.
+    """
     order = np.lexsort((degrees, community))
     group, weight = community[order], degrees[order]
     cumulative = _prefix_sums(weight)
@@ -115,9 +129,13 @@ def rows_inside(
     ends = starts[group + 1]
     after = cumulative[ends] - cumulative[1:]
     whole = cumulative[ends] - cumulative[starts[group]]
-    room = (ends - np.arange(1, config.nodes + 1)) // 2
-    counts = _row_counts(weight * after / whole, room, inside_edges(config))
-    return DrawOrder(order, group, counts, ends, cumulative, False, seed)
+    others = ends - np.arange(1, config.nodes + 1)
+    if silent is not None:
+        side = 2 * group + silent[order]
+        own_weight, own_count = _same_group_after(side, weight, 2 * config.classes)
+        after, others, group = np.maximum(after - own_weight, 0), others - own_count, side
+    counts = _row_counts(weight * after / whole, others // 2, inside_edges(config))
+    return DrawOrder(order, group, counts, ends, cumulative, silent is not None, seed)
 
 
 def rows_between(
@@ -128,15 +146,23 @@ def rows_between(
     order = np.argsort(degrees, kind="stable")
     group, weight = community[order], degrees[order]
     cumulative = _prefix_sums(weight)
-    own_weight, own_count = np.empty(n), np.empty(n, np.int64)
-    for c in range(config.classes):
-        mine = np.flatnonzero(group == c)
-        own_weight[mine] = weight[mine].sum() - np.cumsum(weight[mine])
-        own_count[mine] = np.arange(len(mine) - 1, -1, -1)
+    own_weight, own_count = _same_group_after(group, weight, config.classes)
     after = np.maximum(cumulative[-1] - cumulative[1:] - own_weight, 0)
     room = (np.arange(n - 1, -1, -1) - own_count) // 2
     counts = _row_counts(weight * after, room, config.edges - inside_edges(config))
     return DrawOrder(order, group, counts, np.full(n, n), cumulative, True, seed)
+
+
+def _same_group_after(
+    group: IntArray, weight: FloatArray, groups: int
+) -> tuple[FloatArray, IntArray]:
+    """(n,) and (n,): the weight and the number of nodes after each one in its own group."""
+    own_weight, own_count = np.empty(len(group)), np.empty(len(group), np.int64)
+    for number in range(groups):
+        mine = np.flatnonzero(group == number)
+        own_weight[mine] = weight[mine].sum() - np.cumsum(weight[mine])
+        own_count[mine] = np.arange(len(mine) - 1, -1, -1)
+    return own_weight, own_count
 
 
 def _prefix_sums(weight: FloatArray) -> FloatArray:
@@ -171,12 +197,13 @@ def _row_counts(share: FloatArray, room: IntArray, total: int) -> IntArray:
 __all__ = ["PRESETS", "GenerateConfig", "generate"]
 
 # Each stage draws from its own random stream, so a change to one does not affect the others.
-_LABELS, _STRAYS, _SPLIT, _DEGREES, _MEANS, _NOISE, _INSIDE, _BETWEEN = range(8)
+_LABELS, _STRAYS, _SPLIT, _DEGREES, _MEANS, _NOISE, _INSIDE, _BETWEEN, _SILENT = range(9)
 
 # Features are drawn in blocks of about this many numbers, each from its own stream: small
 # enough for the cache, and fixed, because another size would give other features.
 _BLOCK = 1 << 20
 
+_NODE_BYTES = 200  # of a node, beside its edges and features
 _LEAST_MEMORY = 1 << 24
 
 Task = TypeVar("Task")
@@ -197,7 +224,7 @@ def generate(
     numpy does not change its random streams.
 
     Args:
-        config: sizes and structure of the graph; `PRESETS` has two.
+        config: sizes and structure of the graph; `PRESETS` has three.
         out: the store's folder; must not exist unless `force` is given.
         force: replace an existing store.
         memory: bytes for edges and features at a time, in addition to about 200 bytes per node.
@@ -207,6 +234,11 @@ def generate(
         raise InputError(f"memory must be at least {_LEAST_MEMORY:,} bytes, got {memory:,}")
     if threads is not None and threads < 1:
         raise InputError(f"threads must be at least 1, got {threads}")
+    check_room(
+        _NODE_BYTES * config.nodes + 4 * (config.classes + 1) * config.features,
+        f"generating {config.nodes:,} nodes of {config.features:,} features",
+        "use fewer nodes, classes or features",
+    )
     workers = threads or os.cpu_count() or 1
     with StoreWriter(out, force=force) as writer:
         labels = _write_labels(writer, config)
@@ -248,17 +280,23 @@ def _write_features(
     pool: ThreadPoolExecutor,
     workers: int,
 ) -> None:
-    """Row v is signal·μ(class of v) + noise, with |μ| about 1 and standard normal noise."""
+    """Row v is signal·μ(class of v) + noise, with |μ| about 1 and standard normal noise.
+
+    Rows of silent nodes are zero.
+    """
     shape = (config.nodes, config.features)
     writer.create("features", shape, np.float32)
     means = _stream(config, _MEANS).standard_normal((config.classes, config.features), np.float32)
     means *= np.float32(config.feature_signal / np.sqrt(config.features))
     step = max(1, _BLOCK // config.features)
+    silent = _silent_nodes(config, _communities(config, labels))
 
     def fill(block: int) -> int:
         mine = slice(block * step, min((block + 1) * step, config.nodes))
         rows: FloatArray = means[labels[mine]]
         rows += _stream(config, _NOISE, block).standard_normal(rows.shape, np.float32)
+        if silent is not None:
+            rows[silent[mine]] = 0
         # Mapped again for each block, because pages of an open map count as process memory.
         open_memmap(writer.path("features"), mode="r+")[mine] = rows
         return len(rows)
@@ -284,9 +322,14 @@ def _write_edges(
     sorter = EdgeSorter(writer, config.nodes, directed=False, weighted=False, memory=memory // 2)
     batch = memory // 2 // (32 * (workers + 1))
     with progress("Drawing edges", config.edges, "edges") as advance:
-        for stage, kind in ((_INSIDE, rows_inside), (_BETWEEN, rows_between)):
-            seed = _stream(config, stage).integers(1 << 64, dtype=np.uint64)
-            rows = kind(config, degrees, community, seed)
+        inside, between = (
+            _stream(config, stage).integers(1 << 64, dtype=np.uint64)
+            for stage in (_INSIDE, _BETWEEN)
+        )
+        for rows in (
+            rows_inside(config, degrees, community, _silent_nodes(config, community), inside),
+            rows_between(config, degrees, community, between),
+        ):
             for source, target in _in_order(pool, rows.draw, rows.batches(batch), workers):
                 sorter.add(source, target, None)
                 advance(len(source))
@@ -301,6 +344,20 @@ def _communities(config: GenerateConfig, labels: IntArray) -> IntArray:
     community = labels.copy()
     community[strays] = labels[random.permutation(strays)]
     return community
+
+
+def _silent_nodes(config: GenerateConfig, community: IntArray) -> BoolArray | None:
+    """(n,) True for the nodes without features, the same share of each community; None if no
+    node is silent."""
+    if config.silent == 0:
+        return None
+    order = _stream(config, _SILENT).permutation(config.nodes)
+    order = order[np.argsort(community[order], kind="stable")]
+    sizes = class_sizes(config)
+    chosen = np.zeros(config.nodes, np.bool_)
+    for end, size, count in zip(np.cumsum(sizes), sizes, silent_sizes(config), strict=True):
+        chosen[order[end - size : end - size + count]] = True
+    return chosen
 
 
 def _in_order(

@@ -1,4 +1,4 @@
-"""`GenerateConfig`, the checked description of a generated graph, and its two presets."""
+"""`GenerateConfig`, the checked description of a generated graph, and its presets."""
 
 import math
 import operator
@@ -9,6 +9,7 @@ import numpy as np
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
+from fastgcn.memory import check_room
 
 _WHOLE_AT_LEAST = {
     "nodes": 2,
@@ -51,6 +52,10 @@ class GenerateConfig:
         class_skew: class sizes fall as rank^-skew; 0 makes them equal.
         stray: share of nodes that have the edges of a random class, but the features of their
             own. It limits how well the edges alone determine the class.
+        silent: share of nodes whose features are all zero. If it is not 0, edges inside a class
+            join a silent node and one that is not. So a node with features finds others of its
+            class two hops away, and none among its direct neighbours. (Noise in place of zeros
+            would not do: it names a node, and a linear model learns a class's hubs by name.)
         seed: the same seed gives the same graph.
     """
 
@@ -68,6 +73,7 @@ class GenerateConfig:
     max_degree: int | None = None
     class_skew: float = 0.0
     stray: float = 0.05
+    silent: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -83,6 +89,7 @@ class GenerateConfig:
         self._set("degree_exponent", _number(self.degree_exponent, "degree_exponent", 1.01, 10))
         self._set("class_skew", _number(self.class_skew, "class_skew", 0, 5))
         self._set("stray", _number(self.stray, "stray", 0, 1))
+        self._set("silent", _number(self.silent, "silent", 0, 0.9))
         if self.classes > self.nodes:
             raise InputError(
                 f"classes must be at most nodes, {self.nodes:,}, so that each has one, "
@@ -99,6 +106,8 @@ class GenerateConfig:
                 f"max_degree must be above the mean degree 2·edges/nodes = {self.mean_degree:.1f}, "
                 f"got {self.top_degree:,}"
             )
+        # Chances that nodes of two classes share one are found for all pairs of classes.
+        check_room(32 * self.classes**2, f"a graph of {self.classes:,} classes", "use fewer")
         self._check_room()
 
     def _set(self, name: str, value: object) -> None:
@@ -130,6 +139,9 @@ class GenerateConfig:
         sizes = class_sizes(self).astype(float)
         pairs = {"of one class": (sizes * (sizes - 1)).sum() / 2}
         pairs["of two classes"] = self.nodes * (self.nodes - 1) / 2 - pairs["of one class"]
+        if self.silent:
+            silent = silent_sizes(self)
+            pairs["of one class"] = float((silent * (sizes - silent)).sum())
         for (kind, count), asked in zip(pairs.items(), (inside, self.edges - inside), strict=True):
             room = max(0, (count - self.nodes) // 2)
             if asked > room:
@@ -145,6 +157,9 @@ def _whole(value: Any, name: str, least: int) -> int:
         whole = operator.index(value)
     except TypeError:
         whole = None
+    bits = 128 if name == "seed" else 60
+    if whole is not None and whole >= 1 << bits:
+        raise InputError(f"{name} must be below 2^{bits}, got {value}")
     if whole is None or isinstance(value, bool) or whole < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return whole
@@ -166,6 +181,12 @@ def class_sizes(config: GenerateConfig) -> IntArray:
     largest_rest = np.argsort(sizes - wanted, kind="stable")
     sizes[largest_rest[: config.nodes - int(sizes.sum())]] += 1
     return sizes
+
+
+def silent_sizes(config: GenerateConfig) -> IntArray:
+    """(C,) silent nodes of each community, which is as large as its class."""
+    sizes = class_sizes(config)
+    return np.minimum(np.round(config.silent * sizes).astype(np.int64), sizes)
 
 
 def inside_edges(config: GenerateConfig) -> int:
@@ -208,6 +229,25 @@ PRESETS: dict[str, GenerateConfig] = {
         max_degree=60_000,
         class_skew=0.7,
         stray=0.05,
+    ),
+    # The same sizes, but half of the nodes have no features, and a node with features finds others
+    # of its class two hops away. A linear model of ÂX falls far behind (docs/data.md).
+    "two-hop-sim": GenerateConfig(
+        name="two-hop-sim",
+        nodes=232_965,
+        edges=11_606_919,
+        features=602,
+        classes=41,
+        train=152_410,
+        val=23_699,
+        test=55_334,
+        homophily=0.4,
+        feature_signal=1.5,
+        degree_exponent=2.0,
+        max_degree=60_000,
+        class_skew=0.7,
+        stray=0.05,
+        silent=0.5,
     ),
     # Sizes and split of ogbn-products; its split is random, the original's is by sales rank.
     "products-sim": GenerateConfig(

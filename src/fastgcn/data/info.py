@@ -9,9 +9,13 @@ from fastgcn.arrays import IntArray
 from fastgcn.data.layout import arrays_of, fingerprint
 from fastgcn.graph.csr import check_columns, check_rows
 from fastgcn.graph.graph import Graph
+from fastgcn.memory import check_room
 from fastgcn.progress import progress
 
 _EDGES_AT_ONCE = 1 << 22
+
+# Bytes of a class's name and count, as Python's objects.
+_CLASS_BYTES = 256
 
 
 def describe(graph: Graph) -> dict[str, Any]:
@@ -74,6 +78,7 @@ def class_counts(graph: Graph) -> dict[str, int]:
     """Nodes of each class, by its name (or number); a multi-label node counts in several."""
     if graph.labels is None:
         return {}
+    check_room(_CLASS_BYTES * graph.n_classes, "the list of classes", "use fewer of them")
     names = graph.class_names or [str(c) for c in range(graph.n_classes)]
     if graph.labels.ndim == 2:
         counts = graph.labels.sum(axis=0)

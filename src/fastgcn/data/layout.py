@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from fastgcn.arrays import AnyArray, IntArray, forget
 from fastgcn.graph.checks import Split
-from fastgcn.graph.csr import damaged, index_dtype
+from fastgcn.graph.csr import StoredMatrix, damaged, index_dtype
 from fastgcn.graph.graph import Graph
 
 # Every array that a store may hold; a store that names another one is refused.
@@ -106,13 +106,13 @@ def id_arrays(ids: Sequence[Any]) -> dict[str, AnyArray]:
 
 
 def features_of(arrays: Mapping[str, AnyArray], n_features: int) -> AnyArray | csr_array:
-    """The features among a store's arrays: dense (n, F), or sparse."""
+    """The features among a store's arrays, whose offsets were checked: dense (n, F), or sparse."""
     if "features" in arrays:
         return arrays["features"]
     values, columns = arrays["features_data"], arrays["features_indices"]
     # scipy would copy the columns if the row pointers had another dtype.
     indptr = arrays["features_indptr"].astype(index_dtype(len(columns)))
-    return csr_array((values, columns, indptr), shape=(len(indptr) - 1, n_features))
+    return StoredMatrix.of(values, columns, indptr, n_features)
 
 
 def ids_of(arrays: Mapping[str, Any]) -> Sequence[Any] | None:

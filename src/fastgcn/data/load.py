@@ -10,6 +10,7 @@ from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import MANIFEST, is_store, open_store, save
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.writing import recover
 
 _RANDOM_SPLIT = ("seed", "train", "val", "test")
 _LISTED = 20  # most files that a message names
@@ -40,9 +41,12 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     >>> len(load("digits", split="random", seed=1, train=0.5).split.train)
     899
     """
-    if not isinstance(name_or_path, str | os.PathLike) or not os.fspath(name_or_path):
+    if not isinstance(name_or_path, str | os.PathLike) or (
+        os.fspath(name_or_path) in ("", b"") or "\0" in str(name_or_path)
+    ):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
     path = Path(name_or_path).expanduser()
+    recover(path)
     data = str(path.resolve()) if path.exists() else os.fspath(name_or_path)
     source = {"data": data, **options}
     random_split = _take_random_split(options)
@@ -120,6 +124,8 @@ def _by_name(name: str | os.PathLike[str], options: dict[str, Any]) -> Graph:
 
 
 def _nothing_found(path: Path) -> str:
+    if not path.is_file() and not path.is_dir():
+        return f"{path} is a pipe or a device; pass a file or a folder"
     if path.is_file():
         folder = [reader.format for reader in READERS if reader.matches(path.parent)]
         hint = f"; pass the folder {path.parent}, which is {folder[0]}" if folder else ""

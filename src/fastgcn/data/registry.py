@@ -20,6 +20,8 @@ from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import is_store
 from fastgcn.errors import InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.locks import locked
+from fastgcn.text import printable
 
 PLANETOID_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 
@@ -56,6 +58,34 @@ PLANETOID = {
         "ind.pubmed.test.index": "41f6befcb7750cc4858cb852f2b349a9598cb2f4",
     },
 }
+
+# The sizes of those files in bytes; of ind.pubmed.allx only that it is below the limit.
+PLANETOID_SIZES = {
+    "ind.citeseer.allx": 595_021,
+    "ind.citeseer.ally": 55_623,
+    "ind.citeseer.graph": 61_987,
+    "ind.citeseer.test.index": 5_000,
+    "ind.citeseer.tx": 260_321,
+    "ind.citeseer.ty": 24_135,
+    "ind.citeseer.x": 31_087,
+    "ind.citeseer.y": 3_014,
+    "ind.cora.allx": 257_305,
+    "ind.cora.ally": 47_959,
+    "ind.cora.graph": 59_847,
+    "ind.cora.test.index": 5_000,
+    "ind.cora.tx": 148_025,
+    "ind.cora.ty": 28_135,
+    "ind.cora.x": 22_119,
+    "ind.cora.y": 4_054,
+    "ind.pubmed.ally": 224_739,
+    "ind.pubmed.graph": 471_808,
+    "ind.pubmed.test.index": 6_000,
+    "ind.pubmed.tx": 405_505,
+    "ind.pubmed.ty": 12_135,
+    "ind.pubmed.x": 23_172,
+    "ind.pubmed.y": 854,
+}
+_LARGEST = 1 << 25
 
 
 def data_folder() -> Path | None:
@@ -101,7 +131,9 @@ def fetch_planetoid(name: str) -> Path:
     mirror = (os.environ.get("FASTGCN_MIRROR") or PLANETOID_URL).rstrip("/")
     for file, git_blob in files.items():
         if not (cache / file).is_file():
-            download(f"{mirror}/{file}", cache / file, git_blob=git_blob)
+            size = PLANETOID_SIZES.get(file)
+            url = f"{mirror}/{file}"
+            download(url, cache / file, git_blob=git_blob, size=size, most=_LARGEST)
     return cache
 
 
@@ -119,12 +151,11 @@ def fetch_generated(name: str) -> Path:
         return store
     from fastgcn.data.generate import generate
 
-    print(f"Generating {name} in {store}; this is done once", file=sys.stderr)
-    try:
-        generate(PRESETS[name], store)
-    except (OSError, InputError):
-        if not is_store(store):  # otherwise another process made the same store first
-            raise
+    store.parent.mkdir(parents=True, exist_ok=True)
+    with locked(store.with_name(f".{name}.generating"), str(store), wait=True):
+        if not is_store(store):  # another process may have made it
+            print(printable(f"Generating {name} in {store}; this is done once"), file=sys.stderr)
+            generate(PRESETS[name], store)
     return store
 
 

@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,33 @@ from fastgcn.data.layout import (
     rows_of,
     write_npy,
 )
-from fastgcn.data.store import (
-    FolderWriter,
+from fastgcn.data.manifest import (
+    ARRAYS,
+    check_arrays,
     entry,
-    load_manifest,
-    open_array,
-    require,
-    write_manifest,
+    file_sums,
+    open_arrays,
+    verify_arrays,
 )
+from fastgcn.data.store import verify_origin, write_manifest
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.checks import Split
-from fastgcn.graph.csr import CSR, check_all, check_rows
+from fastgcn.graph.csr import CSR, check_sorted
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
+from fastgcn.schema import (
+    boolean,
+    digest,
+    integer,
+    list_of,
+    optional,
+    read_any,
+    record,
+    text,
+    validate,
+)
 from fastgcn.scratch import make_room
+from fastgcn.writing import FolderWriter, recover
 
 SCHEMA = 2
 MANIFEST = "part.json"
@@ -69,6 +83,7 @@ def is_sharded(folder: Path) -> bool:
 
 
 def _some_part(folder: Path) -> Path | None:
+    recover(folder)
     found = (part for part in folder.glob("part-*") if (part / MANIFEST).is_file())
     return min(found, default=None)
 
@@ -96,7 +111,7 @@ def open_parts(folder: str | os.PathLike[str], rank: int, processes: int) -> Sto
         )
     cuts = np.arange(processes + 1) * count // processes
     numbers = range(cuts[rank], cuts[rank + 1])
-    arrays = _joined([_open_part(folder, number, whole) for number in numbers], folder)
+    arrays = _joined([_open_part(folder, number, whole) for number in numbers], folder, whole)
     return StoredShard(
         outline(whole).with_source({"data": str(folder.resolve())}),
         bounds[cuts],
@@ -116,25 +131,53 @@ def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str,
         raise FormatError(f"{path} holds part {manifest['number']}; it was renamed or copied over")
     if manifest["whole"] != whole:
         raise FormatError(f"{path} is a part of another graph, or of another sharding, than others")
-    arrays = {n: open_array(path, n, said, MANIFEST) for n, said in manifest["arrays"].items()}
+    arrays = open_arrays(path, manifest["arrays"], MANIFEST)
     first, stop = whole["bounds"][number : number + 2]
-    if len(arrays["indptr"]) - 1 != stop - first:
-        raise FormatError(f"{path} is damaged: it does not have the rows that {MANIFEST} says")
+    check_arrays(
+        path,
+        arrays,
+        manifest=MANIFEST,
+        rows=range(first, stop),
+        n_features=whole["features"],
+        n_classes=whole["classes"],
+    )
+    kinds = {
+        "labels": "labels" in arrays,
+        "multilabel": ("labels" in arrays and arrays["labels"].ndim == 2) == whole["multilabel"],
+        "sparse": ("features" not in arrays) == whole["sparse"],
+    }
+    for field, agrees in kinds.items():
+        if not agrees:
+            raise FormatError(
+                f"{path} is damaged: its arrays are not what {MANIFEST} says: {field}"
+            )
     return arrays
 
 
-def _joined(parts: Sequence[Mapping[str, AnyArray]], folder: Path) -> Mapping[str, AnyArray]:
+def _joined(
+    parts: Sequence[Mapping[str, AnyArray]], folder: Path, whole: Mapping[str, Any]
+) -> Mapping[str, AnyArray]:
     """The arrays of several parts as those of one part, in unnamed files."""
     if len(parts) == 1:
         return parts[0]
     joined = {}
     for name in parts[0]:
-        arrays = [part[name] for part in parts]
+        arrays = [part[name] for part in parts if name in part]
+        if len({(array.dtype, *array.shape[1:]) for array in arrays}) > 1 or any(
+            part.keys() != parts[0].keys() for part in parts
+        ):
+            raise FormatError(f"{folder} is damaged: its parts do not have the same {name}.npy")
         if name in POINTERS:
             ends = np.cumsum([0, *(array[-1] for array in arrays)])
             rows = [array[:-1] + end for array, end in zip(arrays, ends[:-1], strict=True)]
             joined[name] = np.concatenate([*rows, ends[-1:]])
         else:
+            # Checked here, where they are read and still have a name.
+            for part in parts if name in ("indices", "features_indices") else ():
+                offsets = part[name.replace("indices", "indptr")]
+                check_sorted(
+                    offsets, part[name], whole["nodes" if name == "indices" else "features"]
+                )
             joined[name] = _in_one_file(arrays, folder)
     return joined
 
@@ -190,18 +233,80 @@ def outline(whole: Mapping[str, Any]) -> Graph:
     )
 
 
+# What `part.json` says.
+_PART = record(
+    {
+        "number": integer(),
+        "arrays": ARRAYS,
+        "whole": record(
+            {
+                "name": text(),
+                "nodes": integer(1),
+                "stored_edges": integer(),
+                "directed": boolean,
+                "features": integer(0, 2**31 - 1),
+                "sparse": boolean,
+                "classes": integer(),
+                "multilabel": boolean,
+                "class_names": optional(list_of(text())),
+                "feature_names": optional(list_of(text())),
+                "split": record(dict.fromkeys(("train", "val", "test"), integer())),
+                "bounds": list_of(integer(), shortest=2),
+                "fingerprint": digest,
+            }
+        ),
+    }
+)
+
+
 def _read_manifest(path: Path) -> dict[str, Any]:
     absent = (
         f"{path} is missing: this process needs that part of the graph; shard the store again, "
         "or copy the part here"
     )
-    manifest = load_manifest(path / MANIFEST, absent)
-    if manifest.get("kind") != KIND or manifest.get("schema") != SCHEMA:
+    manifest = read_any(path / MANIFEST, absent)
+    if (
+        not isinstance(manifest, dict)
+        or manifest.get("kind") != KIND
+        or manifest.get("schema") != SCHEMA
+    ):
         raise FormatError(
             f"{path / MANIFEST} does not describe a part of schema {SCHEMA}; shard the store again"
         )
-    require(manifest, ("number", "arrays", "whole"), path / MANIFEST, "shard the store again")
+    validate(manifest, _PART, path / MANIFEST, "shard the store again")
+    _check_sums(manifest, path / MANIFEST)
     return manifest
+
+
+def _check_sums(manifest: Mapping[str, Any], path: Path) -> None:
+    """Check that the numbers in a manifest belong together."""
+    whole = manifest["whole"]
+    n, bounds, split = whole["nodes"], whole["bounds"], whole["split"]
+    width = max(whole["features"], whole["classes"], 1)
+    consistent = {
+        "bounds": bounds[0] == 0
+        and bounds[-1] == n
+        and all(first < stop for first, stop in pairwise(bounds)),
+        "number": manifest["number"] < len(bounds) - 1,
+        "split": sum(split[part] for part in ("train", "val", "test")) <= n,
+        "class_names": len(whole["class_names"] or ()) in (0, whole["classes"]),
+        "feature_names": len(whole["feature_names"] or ()) in (0, whole["features"]),
+        "nodes": 8 * (n + 1) * width < 2**63 and 8 * whole["stored_edges"] < 2**63,
+    }
+    for field, holds in consistent.items():
+        if not holds:
+            raise FormatError(
+                f"{path} is damaged: {field} does not agree with the other numbers in it; shard "
+                "the store again"
+            )
+
+
+def verify_shards(folder: Path) -> bool:
+    """Compare the checksums of all parts in a folder; False if some have none."""
+    verified = True
+    for part in sorted(folder.glob("part-*")):
+        verified &= verify_arrays(part, _read_manifest(part)["arrays"])
+    return verified
 
 
 BALANCED_BY = ("train", "nodes", "edges")
@@ -247,7 +352,8 @@ def shard(
 ) -> IntArray:
     """Write a graph as a folder of parts, in bounded memory; returns their bounds.
 
-    The folder is written under a temporary name and renamed at the end.
+    The folder is written under a temporary name and renamed at the end. A graph that is mapped
+    from a store is verified first.
     """
     bounds = cut(graph, parts, by)
     if graph.labels is None:
@@ -256,13 +362,13 @@ def shard(
         FolderWriter(out, force=force, what="a folder of shards", replaceable=is_sharded) as writer,
         progress("Writing parts", parts, "parts") as advance,
     ):
+        verify_origin(graph)
         whole = _described(graph, bounds)
         arrays = arrays_of(graph)
         for number in range(parts):
             first, stop = whole["bounds"][number : number + 2]
-            check_rows(graph.indptr, graph.indices, np.arange(first, stop))
             own = rows_of(arrays, first, stop)
-            check_all(own["indices"], graph.n_nodes)
+            check_sorted(own["indptr"], own["indices"], graph.n_nodes)
             _write_part(own, whole, number, writer.folder / f"part-{number}")
             advance(1)
         writer.place()
@@ -297,12 +403,16 @@ def _write_part(
     folder.mkdir()
     for name, array in arrays.items():
         write_npy(folder / f"{name}.npy", array)
+    sums = file_sums(folder / f"{name}.npy" for name in arrays)
     manifest = {
         "kind": KIND,
         "schema": SCHEMA,
         "fastgcn": __version__,
         "number": number,
-        "arrays": {name: entry(array) for name, array in arrays.items()},
+        "arrays": {
+            name: entry(array, sha256)
+            for (name, array), sha256 in zip(arrays.items(), sums, strict=True)
+        },
         "whole": whole,
     }
     write_manifest(folder / MANIFEST, manifest)

@@ -1,17 +1,12 @@
 """The store: a graph as a folder of `.npy` files and a manifest, opened memory-mapped."""
 
 import contextlib
-import errno
-import hashlib
 import json
+import math
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,71 +20,31 @@ from fastgcn.data.layout import (
     npy_header,
     write_npy,
 )
-from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.graph.csr import Cleaning, check_all, damaged
+from fastgcn.data.manifest import ARRAYS, check_arrays, entry, file_sums, open_arrays, verify_arrays
+from fastgcn.errors import FormatError, InputError
+from fastgcn.files import JSON_BYTES
+from fastgcn.graph.csr import Cleaning, file_of
 from fastgcn.graph.graph import Graph
+from fastgcn.npy import map_npy
+from fastgcn.schema import (
+    anything,
+    boolean,
+    digest,
+    integer,
+    list_of,
+    mapping,
+    optional,
+    read_any,
+    record,
+    text,
+    validate,
+)
 from fastgcn.scratch import reserve
+from fastgcn.writing import FolderWriter, recover
 
 MANIFEST = "graph.json"
 SCHEMA = 1
 _KIND = "fastgcn-store"
-
-
-class FolderWriter:
-    """Writes a folder under a temporary name; `place` renames it. Use as a context manager.
-
-    Nothing is left behind if writing fails. With `force`, an existing folder is replaced if it
-    is empty or `replaceable`; `what` names this kind of folder in messages.
-    """
-
-    def __init__(
-        self,
-        out: str | os.PathLike[str],
-        *,
-        force: bool,
-        what: str,
-        replaceable: Callable[[Path], bool],
-    ) -> None:
-        self.out = Path(out)
-        self._force = force
-        self._placed = False
-        if self.out.exists() and not force:
-            raise InputError(
-                f"{self.out} exists already; choose another folder, or replace it "
-                "(--force, or force=True in Python)"
-            )
-        empty = self.out.is_dir() and not any(self.out.iterdir())
-        if self.out.exists() and not empty and not replaceable(self.out):
-            raise InputError(f"{self.out} is not {what} and will not be overwritten")
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(
-            tempfile.mkdtemp(prefix=f".{self.out.name}.partial-", dir=self.out.parent)
-        )
-        self.folder.chmod(0o777 & ~_umask())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._placed:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(
-                f"could not write {self.out}: {os.strerror(error.errno or 0)}; "
-                "free some space or choose another place; nothing was left behind"
-            ) from error
-
-    def place(self) -> None:
-        """Rename the folder to its final place."""
-        if self._force and self.out.exists():
-            shutil.rmtree(self.out)
-        self.folder.rename(self.out)
-        self._placed = True
 
 
 class StoreWriter(FolderWriter):
@@ -116,7 +71,7 @@ class StoreWriter(FolderWriter):
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> AnyArray:
         """A writable memory map to fill in; its space on the disk is reserved at once."""
         header = npy_header(np.dtype(dtype), shape)
-        size = len(header) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        size = len(header) + math.prod(shape) * np.dtype(dtype).itemsize
         with self.path(name).open("wb") as file:
             file.write(header)
             file.flush()
@@ -144,9 +99,8 @@ class StoreWriter(FolderWriter):
         """Write the manifest and move the folder to its final place."""
         cleaned = cleaned or Cleaning()
         arrays = {f.stem: f for f in sorted(self.folder.glob("*.npy"))}
-        with ThreadPoolExecutor() as pool:  # hashing releases the GIL
-            sums = dict(zip(arrays, pool.map(_file_sha256, arrays.values()), strict=True))
-        headers = {n: np.load(f, mmap_mode="r", allow_pickle=False) for n, f in arrays.items()}
+        sums = dict(zip(arrays, file_sums(arrays.values()), strict=True))
+        headers = {array: map_npy(file, strict=True) for array, file in arrays.items()}
         manifest = {
             "kind": _KIND,
             "schema": SCHEMA,
@@ -161,7 +115,7 @@ class StoreWriter(FolderWriter):
             "cleaned": {f: getattr(cleaned, f) for f in cleaned.__dataclass_fields__},
             "provenance": {"fastgcn": __version__, **(provenance or {})},
             "fingerprint": combined(sums),
-            "arrays": {n: entry(a) | {"sha256": sums[n]} for n, a in headers.items()},
+            "arrays": {array: entry(each, sums[array]) for array, each in headers.items()},
         }
         write_manifest(self.folder / MANIFEST, manifest)
         self.place()
@@ -196,7 +150,8 @@ class _Stream:
 def save(
     graph: Graph, out: str | os.PathLike[str], *, force: bool = False, **provenance: Any
 ) -> None:
-    """Write `graph` to the store folder `out`."""
+    """Write `graph` to the store folder `out`; a graph that is mapped from a store is verified."""
+    verify_origin(graph)
     with StoreWriter(out, force=force) as writer:
         for name, array in arrays_of(graph).items():
             writer.put(name, array)
@@ -216,17 +171,35 @@ def is_store(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+# What `graph.json` says; stores of earlier versions lack some of it.
+_STORE = record(
+    {
+        "name": text(),
+        "directed": boolean,
+        "features": integer(0, 2**31 - 1),
+        "class_names": optional(list_of(text())),
+        "cleaned": mapping(integer()),
+        "fingerprint": digest,
+        "arrays": ARRAYS,
+    },
+    {
+        "nodes": integer(1),
+        "stored_edges": integer(),
+        "classes": integer(),
+        "feature_names": optional(list_of(text())),
+        "provenance": mapping(anything),
+    },
+)
+
+
 def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph:
     """Open a store memory-mapped; `verify` also reads every array and compares checksums."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    arrays = {name: open_array(folder, name, said) for name, said in manifest["arrays"].items()}
-    _check_lengths(folder, arrays)
-    _check_nodes(arrays, manifest)
+    arrays = open_arrays(folder, manifest["arrays"], MANIFEST)
+    _check_counts(folder, manifest, arrays)
     if verify:
-        for name, said in manifest["arrays"].items():
-            if _file_sha256(folder / f"{name}.npy") != said["sha256"]:
-                raise FormatError(f"{folder}/{name}.npy is damaged: its checksum has changed")
+        verify_store(folder, manifest)
     return graph_from(
         arrays,
         n_features=manifest["features"],
@@ -234,139 +207,103 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
         feature_names=_feature_names(manifest),
         directed=manifest["directed"],
         name=manifest["name"],
-        cleaned=Cleaning(**manifest["cleaned"]),
+        cleaned=Cleaning(
+            **{k: v for k, v in manifest["cleaned"].items() if k in Cleaning.__dataclass_fields__}
+        ),
         stored_fingerprint=manifest["fingerprint"],
     )
 
 
+def _check_counts(
+    folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]
+) -> None:
+    """Check the arrays, and that the manifest's numbers are those of the arrays."""
+    n = len(arrays["indptr"]) - 1 if "indptr" in arrays else manifest.get("nodes", 1)
+    if n < 1:
+        raise FormatError(f"{folder} is damaged: indptr.npy has no nodes")
+    labels, names = arrays.get("labels"), manifest["class_names"]
+    classes = manifest.get("classes", 0) if names is None else len(names)
+    if labels is not None and labels.ndim == 2 and names is None:
+        classes = manifest.get("classes", labels.shape[1])
+    check_arrays(
+        folder,
+        arrays,
+        manifest=MANIFEST,
+        rows=range(n),
+        n_features=manifest["features"],
+        n_classes=classes,
+    )
+    counts = {
+        "nodes": n,
+        "stored_edges": len(arrays["indices"]),
+        "classes": 0 if labels is None else classes,
+    }
+    for field, count in counts.items():
+        if manifest.get(field, count) != count:
+            raise FormatError(
+                f"{folder / MANIFEST} is damaged: {field} must be {count}, as in the arrays, "
+                f"got {manifest[field]}"
+            )
+    sums = {name: said["sha256"] for name, said in manifest["arrays"].items() if "sha256" in said}
+    if len(sums) == len(arrays) and combined(sums) != manifest["fingerprint"]:
+        raise FormatError(
+            f"{folder / MANIFEST} is damaged: its fingerprint is not that of its checksums"
+        )
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The parsed `graph.json` of a store, checked to be one that this version reads."""
+    recover(folder)
     path = folder / MANIFEST
-    manifest = load_manifest(path, f"{folder} is not a fastgcn store: it has no {MANIFEST}")
-    if manifest.get("kind") != _KIND:
+    manifest = read_any(path, f"{folder} is not a fastgcn store: it has no {MANIFEST}")
+    if not isinstance(manifest, dict) or manifest.get("kind") != _KIND:
         raise FormatError(f"{path} does not describe a fastgcn store")
     if manifest.get("schema") != SCHEMA:
         raise FormatError(
-            f"{folder} has store schema {manifest.get('schema')}, this version reads {SCHEMA}; "
-            "import the data again or use a matching fastgcn"
+            f"{folder} has store schema {ascii(manifest.get('schema'))[:20]}, this version reads "
+            f"{SCHEMA}; import the data again or use a matching fastgcn"
         )
-    required = ("arrays", "features", "class_names", "directed", "name", "cleaned", "fingerprint")
-    require(manifest, required, path, "import the data again")
-    unknown = set(manifest["arrays"]) - set(ARRAY_NAMES)
-    if unknown:
-        raise FormatError(f"{path} names an array that no store has: {sorted(unknown)[0]!r}")
+    validate(manifest, _STORE, path, "import the data again")
+    names = manifest.get("feature_names")
+    if names is not None and len(names) != manifest["features"]:
+        raise FormatError(
+            f"{path} is damaged: it names {len(names)} of {manifest['features']} features"
+        )
     return manifest
 
 
-def load_manifest(path: Path, absent: str) -> dict[str, Any]:
-    """The JSON object in a file, {} if it holds something else; no file: an error `absent`."""
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingFileError(absent) from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FormatError(f"{path} is not valid JSON: {error}") from None
-    return manifest if isinstance(manifest, dict) else {}
+def verify_store(folder: Path, manifest: Mapping[str, Any] | None = None) -> bool:
+    """Read every array and compare its checksum; False if some have none."""
+    described = (read_manifest(folder) if manifest is None else manifest)["arrays"]
+    return verify_arrays(folder, described)
 
 
-def require(manifest: Mapping[str, Any], keys: Iterable[str], path: Path, remedy: str) -> None:
-    """Raise if a manifest lacks one of the keys."""
-    missing = [key for key in keys if key not in manifest]
-    if missing:
-        raise FormatError(f"{path} lacks {', '.join(missing)}; {remedy}")
+def verify_origin(graph: Graph) -> None:
+    """If a graph is mapped from a store, verify that store.
+
+    A copy gets checksums of its own, under which damage would no longer be found.
+    """
+    file = file_of(graph.indptr)
+    if file is not None and is_store(file.parent):
+        verify_store(file.parent)
 
 
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), encoding="utf-8")
-
-
-def entry(array: AnyArray) -> dict[str, Any]:
-    """A manifest's description of an array, which `open_array` checks."""
-    return {"dtype": array.dtype.str, "shape": list(array.shape)}
-
-
-def open_array(
-    folder: Path, name: str, said: Mapping[str, Any], manifest: str = MANIFEST
-) -> AnyArray:
-    """An array of a folder, memory-mapped; it must match its `manifest`."""
-    path = folder / f"{name}.npy"
-    try:
-        # numpy cannot map an array without elements.
-        mode = None if 0 in said["shape"] else "r"
-        array: AnyArray = np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
-    except FileNotFoundError:
-        raise FormatError(f"{folder} is damaged: {path.name} is missing") from None
-    except (ValueError, EOFError) as error:
-        raise FormatError(f"{path} is damaged: {error}") from None
-    if list(array.shape) != said["shape"] or array.dtype.str != said["dtype"]:
-        raise FormatError(
-            f"{path} is damaged: {manifest} says {said['dtype']} {said['shape']}, "
-            f"the file holds {array.dtype.str} {list(array.shape)}"
+    data = json.dumps(manifest, indent=1, ensure_ascii=False).encode()
+    if len(data) > JSON_BYTES:
+        raise InputError(
+            f"the names of features and classes take {len(data) >> 20} MiB, and a store holds at "
+            f"most {JSON_BYTES >> 20} MiB of them; shorten them or leave them out"
         )
-    return array
+    path.write_bytes(data)
 
 
 def _feature_names(manifest: Mapping[str, Any]) -> tuple[str, ...] | None:
     """None if there are none, or if one column holds several features."""
     names = manifest.get("feature_names")
     if names is None:  # stores of earlier versions have them elsewhere
-        names = manifest.get("provenance", {}).get("columns", {}).get("features")
+        columns = manifest.get("provenance", {}).get("columns")
+        names = columns.get("features") if isinstance(columns, dict) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return None
     return tuple(names) if names and len(names) == manifest["features"] else None
-
-
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_lengths(folder: Path, arrays: Mapping[str, AnyArray]) -> None:
-    """Check that the lengths of the arrays agree, without reading the arrays."""
-    for name in ("indptr", "indices", "train", "val", "test"):
-        if name not in arrays:
-            raise FormatError(f"{folder} is damaged: {MANIFEST} does not list {name}")
-    n = len(arrays["indptr"]) - 1
-    rows = {
-        "features": n,
-        "features_indptr": n + 1,
-        "labels": n,
-        "node_ids": n,
-        "node_ids_offsets": n + 1,
-        "weights": len(arrays["indices"]),
-    }
-    for name, expected in rows.items():
-        if name in arrays and len(arrays[name]) != expected:
-            raise FormatError(
-                f"{folder} is damaged: {name} has {len(arrays[name])} rows instead of {expected}"
-            )
-    _check_pointers(arrays, "indptr", "indices")
-    if "features" in arrays:
-        return
-    for name in ("features_indptr", "features_indices", "features_data"):
-        if name not in arrays:
-            raise FormatError(f"{folder} is damaged: {MANIFEST} lists no features")
-    _check_pointers(arrays, "features_indptr", "features_indices")
-    if len(arrays["features_data"]) != len(arrays["features_indices"]):
-        raise damaged(arrays["features_data"], "it does not have a value for each of its columns")
-
-
-def _check_pointers(arrays: Mapping[str, AnyArray], indptr: str, indices: str) -> None:
-    """Check the first and the last row pointer; the others are checked when rows are read."""
-    pointers, entries = arrays[indptr], len(arrays[indices])
-    if len(pointers) == 0 or pointers[0] != 0 or pointers[-1] != entries:
-        raise damaged(pointers, f"{indptr} and {indices} do not belong together")
-
-
-def _check_nodes(arrays: Mapping[str, AnyArray], manifest: Mapping[str, Any]) -> None:
-    """Check that the ids of nodes and classes are in range: a few numbers for each node."""
-    for name in ("train", "val", "test"):
-        check_all(arrays[name], len(arrays["indptr"]) - 1, what="node")
-    labels, names = arrays.get("labels"), manifest["class_names"]
-    if labels is not None and labels.ndim == 1:
-        classes = manifest.get("classes") if names is None else len(names)
-        check_all(labels, int(classes or 0), lowest=-1, what="class")
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -9,9 +9,11 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray, is_finite
 from fastgcn.backends.data import TrainingData
 from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.features.extremes import extreme
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import sparse_times_dense
@@ -228,10 +230,23 @@ def convolve(
     # Batches share hubs, so the rows x(u) of all batches are computed together.
     reached = np.unique(np.concatenate([part.indices for part in parts])).astype(np.int64)
     x = network.rows(layer, reached)
+    check_finite(x, network.data)
     return [
         _convolution(rows, chosen, part, reached, x)
         for rows, chosen, part in zip(batches, picked, parts, strict=True)
     ]
+
+
+def check_finite(values: FloatArray, data: TrainingData) -> None:
+    """Refuse to measure errors of a network whose numbers, or their squares, overflow."""
+    with np.errstate(over="ignore"):
+        squares = np.square(values)
+    if not is_finite(squares):
+        shown = extreme(data.features.features).shown(None, None)
+        raise InputError(
+            f"the network's numbers are not finite on this graph, so its errors cannot be "
+            f"measured; {shown}; scale the features, feature_scaling = standard"
+        )
 
 
 def _convolution(

@@ -16,7 +16,13 @@ from fastgcn.backends.data import make_loss, prepare
 from fastgcn.backends.exact import check_width
 from fastgcn.backends.steps import Adam, flat_gradient, make_step
 from fastgcn.config import TrainConfig
-from fastgcn.diagnose.convolutions import ExactNetwork, convolve, draw_batches, rows_below
+from fastgcn.diagnose.convolutions import (
+    ExactNetwork,
+    check_finite,
+    convolve,
+    draw_batches,
+    rows_below,
+)
 from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, relative_error, samples_from_top
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
@@ -132,6 +138,8 @@ class GradientGauge:
         self.batches = batches[: _GRADIENT_BATCHES // share]
         full = FullSampler(network.data.adjacency, network.layers)
         self.exact = [self.gradient(full.sample(batch), batch) for batch in self.batches]
+        for exact in self.exact:
+            check_finite(exact.numpy(), network.data)
 
     def gradient(self, blocks: Sequence[Block], batch: Tensor) -> Tensor:
         """(P,): the derivatives of the batch's loss by all weights."""

@@ -6,7 +6,6 @@ the list of checksums is replaced atomically, so that rows which a kill left inc
 used. One process at a time writes to a folder; others that need the same rows wait for it.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -23,17 +22,15 @@ from fastgcn.data.layout import fingerprint
 from fastgcn.features.encoded import Bits, BitsInFile, BitsInMemory, EncodedStore, encoded, units
 from fastgcn.features.propagate import propagated
 from fastgcn.features.store import NodeFeatures
-from fastgcn.files import write_text
+from fastgcn.files import read_json
 from fastgcn.graph.adjacency import AdjacencyRows
 from fastgcn.graph.edges import Rows
 from fastgcn.graph.graph import Graph
+from fastgcn.locks import take_descriptor
 from fastgcn.progress import note, progress
+from fastgcn.schema import digest, list_of, optional
 from fastgcn.scratch import Scratch, make_room
-
-try:
-    import fcntl
-except ImportError:  # systems without it
-    fcntl = None  # type: ignore[assignment]
+from fastgcn.writing import explained, write_text
 
 _BLOCK_BYTES = 1 << 24  # of rows with one checksum
 _FOLDER = "inputs"
@@ -219,8 +216,9 @@ class _KeptInputs:
     def _listed(self) -> list[str | None]:
         blocks = -(-self.rows.n // self.step)
         try:
-            found = json.loads(self.list.read_text(encoding="utf-8"))
-            if found["about"] == self.about and len(found["sha256"]) == blocks:
+            found = read_json(self.list)
+            list_of(optional(digest), shortest=blocks, longest=blocks)(found["sha256"], "sha256")
+            if found["about"] == self.about:
                 return cast(list[str | None], found["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             pass  # there is no usable file yet: all rows are computed
@@ -228,25 +226,21 @@ class _KeptInputs:
 
     def _fill(self, missing: list[int], sums: list[str | None], chunk_bytes: int) -> None:
         ranges = _joined(np.array(missing), self.step, self.rows.n)
-        with self.data.open("r+b") as file:
+        with explained(self.data), self.data.open("r+b") as file:
             for start, bits in self.rows.blocks(ranges, chunk_bytes):
                 file.seek(start * self.row_bytes)
                 file.write(bits.data)
                 file.flush()
                 sums[start // self.step] = hashlib.sha256(bits.data).hexdigest()
-                write_text(self.list, json.dumps({"about": self.about, "sha256": sums}))
+                found = json.dumps({"about": self.about, "sha256": sums})
+                write_text(self.list, found, durable=False)  # its checksums show what is damaged
 
 
 def _wait_for_others(file: IO[bytes]) -> None:
     """Wait until no other process writes to the file; closing it lets the next one go on."""
-    if fcntl is None:
-        return
-    with contextlib.suppress(OSError):  # a file system that has no locks
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            note(f"Waiting for another process that computes {file.name}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+    if not take_descriptor(file.fileno()):
+        note(f"Waiting for another process that computes {file.name}")
+        take_descriptor(file.fileno(), wait=True)
 
 
 def _joined(blocks: IntArray, step: int, n: int) -> list[tuple[int, int]]:

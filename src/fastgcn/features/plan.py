@@ -1,7 +1,9 @@
 """The memory plan: what training holds in memory and what on disk, decided from sizes alone."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +11,13 @@ import numpy as np
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
-from fastgcn.memory import available_memory, memory_bytes, resident_memory, shown_bytes
+from fastgcn.memory import (
+    available_memory,
+    check_room,
+    memory_bytes,
+    resident_memory,
+    shown_bytes,
+)
 
 # For kernels not loaded yet, chunks of rows in use, and memory that allocators keep.
 _WORKING_BYTES = 256 << 20
@@ -60,6 +68,14 @@ class Budget:
         return max(left, 0)
 
 
+class Item(NamedTuple):
+    """Something that must be in memory: its bytes, its name, and how to make it smaller."""
+
+    n_bytes: int
+    what: str
+    remedy: str
+
+
 class Demand(NamedTuple):
     """Bytes that training needs.
 
@@ -69,6 +85,7 @@ class Demand(NamedTuple):
         inputs: of ÂX, if it is precomputed.
         features: of X, if it is mapped and read by every batch instead.
         evaluation: of the rows of a layer.
+        items: what `fixed` consists of.
     """
 
     fixed: int
@@ -76,31 +93,95 @@ class Demand(NamedTuple):
     inputs: int
     features: int
     evaluation: int
+    items: tuple[Item, ...] = ()
+
+    @property
+    def remedy(self) -> str:
+        """How to make the largest of the `items` smaller."""
+        if not self.items:
+            return "ask for smaller batches or fewer samples"
+        largest = max(self.items)
+        return f"{largest.remedy}: {largest.what} take {shown_bytes(largest.n_bytes)}"
 
 
 def training_demand(graph: Graph, config: TrainConfig, n: int, entries: int) -> Demand:
     """The demand of training on a graph of n nodes whose Â has `entries` entries."""
-    widths = [*config.hidden_sizes, graph.n_classes]
+    classes = graph.n_classes
+    widths = [*config.hidden_sizes, classes]
     row = graph.n_features * (2 if config.input_skip else 1)
-    own = config.batch_size if config.needs_own_rows or config.self_term == "exact" else 0
-    sizes = () if config.samples == "auto" else config.layer_samples
-    drawn = sum(sizes) + own if config.method == "fastgcn" else n
-    if config.neighbor_sampling:
-        drawn = config.batch_size * math.prod(fanout + 1 for fanout in config.fanouts)
-    batch = 4 * min(drawn, n) * (row + max(widths))
-    groups = _GROUPS_AHEAD if config.method == "fastgcn" else 1
+    wide = "lower hidden"
+    if max(config.hidden_sizes, default=0) < classes:
+        wide = f"use fewer than {classes:,} classes"
     every_epoch = config.method == "gcn" or config.history or config.distribution == "optimal"
+    items = (
+        Item(
+            n * (_NODE_BYTES + _LAYER_BYTES * max(config.sampled_layers, 1))
+            + graph.n_nodes * _WHOLE_NODE_BYTES,
+            "the nodes",
+            "train on a part of the graph, or in several processes",
+        ),
+        Item(4 * n * classes if graph.multilabel else 0, "the labels", "keep fewer label columns"),
+        Item(
+            _WEIGHT_COPIES * weight_bytes([graph.n_features, *widths], config),
+            "the network's weights and their moments",
+            wide,
+        ),
+        Item(
+            _batch_bytes(config, n, row, max(widths)),
+            "the batches",
+            "lower fanouts or batch_size" if config.neighbor_sampling
+            else f"{wide}, or lower samples or batch_size",
+        ),
+        Item(
+            8 * n * sum(widths) if every_epoch else 0,  # all hidden rows, twice
+            "the rows of all nodes",
+            f"{wide}, or draw by importance without history",
+        ),
+    )  # fmt: skip
     return Demand(
-        fixed=n * (_NODE_BYTES + _LAYER_BYTES * max(config.sampled_layers, 1))
-        + graph.n_nodes * _WHOLE_NODE_BYTES
-        + (4 * n * graph.n_classes if graph.multilabel else 0)
-        + groups * max(batch, min(BATCHES_TOGETHER * batch, GROUP_BYTES))
-        + (8 * n * sum(widths) if every_epoch else 0),  # all hidden rows, twice
+        fixed=sum(item.n_bytes for item in items),
         matrix=8 * entries,
         inputs=n * row * _itemsize(config.inputs_dtype) if config.precompute else 0,
         features=_mapped_bytes(graph) if not config.precompute else 0,
         evaluation=4 * graph.n_nodes * max(widths),
+        items=items,
     )
+
+
+# Weights, gradients, two moments, the best weights, and those being copied or averaged.
+_WEIGHT_COPIES = 6
+
+# Bytes of a drawn neighbour: its id, its number, its share, and copies of them.
+_NEIGHBOR_BYTES = 48
+
+
+def weight_bytes(sizes: Sequence[int], config: TrainConfig) -> int:
+    """Bytes of the weights of a network with these widths, float32."""
+    own = config.method == "graphsage-mean"
+    total = 0
+    for number, (n_in, n_out) in enumerate(pairwise(sizes)):
+        skips = own or (config.skip if number else config.input_skip)
+        total += n_in * n_out * (2 if skips else 1)
+    if config.jumping == "concat":
+        total += sum(sizes[1:-1]) * sizes[-1]
+    return 4 * total
+
+
+def _batch_bytes(config: TrainConfig, n: int, row: int, width: int) -> int:
+    """Bytes of the groups of batches in use; a row has `row` inputs and at most `width` outputs."""
+    size = min(config.batch_size, n)
+    own = size if config.needs_own_rows or config.self_term == "exact" else 0
+    sizes = () if config.samples == "auto" else config.layer_samples
+    drawn, neighbors = sum(sizes) + own if config.method == "fastgcn" else n, 0
+    if config.neighbor_sampling:
+        drawn = size
+        for fanout in config.fanouts[::-1]:
+            neighbors += min(drawn, n) * fanout
+            drawn = min(drawn, n) * (fanout + 1)
+    batch = 4 * min(drawn, n) * (row + width)
+    groups = _GROUPS_AHEAD if config.method == "fastgcn" else 1
+    batches = groups * max(batch, min(BATCHES_TOGETHER * batch, GROUP_BYTES))
+    return batches + _NEIGHBOR_BYTES * neighbors
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +227,17 @@ def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
     """Put Â into memory first, because every batch reads most of it, then the inputs; a third of
     the rest is for evaluation.
 
-    Raises if the user's limit is too small; `name` is that of the graph.
+    Raises if the user's limit, or the machine, has too little; `name` is that of the graph.
     """
     left = budget.left() - demand.fixed
     if left < 0 and budget.asked is not None:
         raise InputError(
             f"memory = {shown_bytes(budget.asked)} is not enough to train on {name}: with all that "
             f"can be on disk there, it takes {_least(budget.asked, left)}; allow that much, or "
-            "ask for smaller batches or fewer samples"
+            f"{demand.remedy}"
         )
+    if budget.asked is None:
+        check_room(demand.fixed, f"training on {name}", demand.remedy)
     left = max(left, 0)
     matrix_in_memory = demand.matrix <= left
     left -= demand.matrix if matrix_in_memory else 0
@@ -171,13 +254,33 @@ def plan_memory(demand: Demand, budget: Budget, name: str) -> MemoryPlan:
     )
 
 
-def check_memory(graph: Graph, config: TrainConfig) -> None:
-    """Raise before any work if `plan_memory` would refuse the limit: the bytes that cannot be on
-    disk follow from sizes alone."""
-    budget = Budget.of(config.memory)
-    if budget.asked is not None:
-        n = len(graph.split.train) if config.inductive else graph.n_nodes
-        plan_memory(training_demand(graph, config, n, 0), budget, graph.name)
+def check_memory(graph: Graph, config: TrainConfig, shares: int = 1, here: int = 1) -> None:
+    """Raise before any work if `plan_memory` would refuse: the bytes that cannot be on disk follow
+    from sizes alone.
+
+    If several processes train, each has one of `shares` of the nodes, and `here` of them share
+    this machine's memory.
+    """
+    n = len(graph.split.train) if config.inductive else graph.n_nodes
+    demand = training_demand(graph, config, -(-n // shares), 0)
+    if here > 1:
+        check_room(here * demand.fixed, f"training on {graph.name}", demand.remedy)
+    else:
+        plan_memory(demand, Budget.of(config.memory), graph.name)
+
+
+def check_device_memory(graph: Graph, config: TrainConfig, free: int) -> None:
+    """Raise if a GPU with `free` bytes cannot hold what must be on it to train: weights, labels
+    and batches. What else is there, such as features, may stay in the host's memory."""
+    n = len(graph.split.train) if config.inductive else graph.n_nodes
+    _, *items, _ = training_demand(graph, config, n, 0).items
+    needed, largest = sum(item.n_bytes for item in items), max(items)
+    if needed > free:
+        raise InputError(
+            f"training on {graph.name} takes {shown_bytes(needed)} of the GPU's memory, and "
+            f"{shown_bytes(free)} are free there; {largest.remedy}: {largest.what} take "
+            f"{shown_bytes(largest.n_bytes)}"
+        )
 
 
 def _least(asked: int, left: int) -> str:

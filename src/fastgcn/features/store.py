@@ -14,9 +14,9 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from fastgcn.arrays import FloatArray, IntArray, forget
+from fastgcn.arrays import FloatArray, IntArray, check_whole, forget
+from fastgcn.errors import InputError
 from fastgcn.features.sparse import InputRows, SparseMatrix
-from fastgcn.graph.csr import check_sparse
 from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import add_part_product, sparse_times_sparse
 from fastgcn.progress import progress
@@ -63,8 +63,6 @@ class ColumnMoments(NamedTuple):
 
 def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> ColumnMoments:
     """The moments over the rows `nodes`, which are read in pieces."""
-    if isinstance(features, csr_array):
-        check_sparse(features)
     width = int(features.shape[1])
     found = ColumnMoments(0, np.zeros(width), np.zeros(width))
     step = max(1, _CHUNK_BYTES // max(8 * width, 1))
@@ -114,7 +112,13 @@ def standardised(rows: FloatArray | csr_array, statistics: Statistics) -> FloatA
 
 def divided_by_sums(rows: FloatArray | csr_array) -> FloatArray | csr_array:
     """Every row divided by the sum of its magnitudes, in place; a row of zeros is unchanged."""
-    sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
+    with np.errstate(over="ignore"):
+        sums = np.asarray(abs(rows).sum(axis=1)).reshape(-1)
+    if not np.isfinite(sums).all():
+        raise InputError(
+            "feature_scaling = row adds up a node's features, and here they are too large for "
+            "that; divide them by a constant first"
+        )
     scales: FloatArray = np.zeros(len(sums), np.float32)
     np.divide(1, sums, out=scales, where=sums > 0)
     if isinstance(rows, csr_array):
@@ -264,8 +268,6 @@ class NodeFeatures:
         keep_pages: bool = True,
     ) -> None:
         assert (statistics is None) == (scaling != "standard")
-        if isinstance(features, csr_array):
-            check_sparse(features)
         self.features, self.scaling, self.nodes = features, scaling, nodes
         self.statistics, self.keep_pages = statistics, keep_pages
 
@@ -327,6 +329,8 @@ class NodeFeatures:
             step = max(n, 1)
         for first in range(0, n, step):
             stop = min(first + step, n)
+            if mapped:
+                check_whole(self.features)
             if not as_they_are:
                 yield first, self._rows(np.arange(first, stop))
             else:

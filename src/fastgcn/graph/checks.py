@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, issparse
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import CSR, index_dtype
+from fastgcn.graph.sparse import checked
 
 _NO_NODES = np.empty(0, dtype=np.int64)
 
@@ -36,6 +37,11 @@ class Split:
 # A large array is searched for NaN in chunks of this size, to bound the temporary.
 _CHUNK = 1 << 24
 
+# Class ids may go up to this number, or up to the number of nodes if there are more. A part of a
+# graph has fewer nodes and the same classes, so a graph that was checked may have more.
+_MOST_CLASSES = 1 << 16
+CLASSES_OF_PART = 1 << 20
+
 
 def named(node: int, node_ids: Sequence[Any] | None) -> str:
     """The name of a node in a message: the user's own id, if there is one."""
@@ -49,20 +55,38 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def as_array(values: Any, what: str) -> AnyArray:
+    """`values` as an array; `InputError` if they are none."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise InputError(f"{what} must be an array of numbers: {error}") from None
+
+
 def integers(values: Any, what: str) -> IntArray:
     """A 1-D array of integers; floats are accepted if each is a whole number."""
-    array = np.asarray(values)
+    array = as_array(values, what)
     if array.ndim != 1:
         raise InputError(f"{what} must be one-dimensional, got shape {array.shape}")
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
+        _fits_int64(array, what)
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise InputError(f"{what} must be integers, got {array.dtype}")
+    if array.dtype.kind == "u":
+        _fits_int64(array, what)
     if array.dtype.kind == "u" or array.dtype.itemsize < 4:
         return array.astype(np.int64)
     return array
+
+
+def _fits_int64(array: AnyArray, what: str) -> None:
+    """Check that a conversion to int64 does not wrap; `array` is not empty."""
+    for value in (array.min(), array.max()):
+        if not -(2**63) <= value.item() < 2**63:
+            raise InputError(f"{what} must be integers of 64 bits, got {value}")
 
 
 def in_range(ids: IntArray, n: int, what: str) -> None:
@@ -91,12 +115,13 @@ def finite(values: FloatArray, what: str) -> None:
 
 
 def edge_weights(weights: Any, m: int) -> FloatArray:
-    array = np.asarray(weights)
+    array = as_array(weights, "weights")
     if array.shape != (m,):
         raise InputError(f"weights must have shape ({m},), one per edge, got {array.shape}")
     if array.dtype.kind not in "fiub":
         raise InputError(f"weights must be numbers, got {array.dtype}")
-    array = array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # what is beyond float32 is refused as infinite
+        array = array.astype(np.float32, copy=False)
     finite(array, "weights")
     if array.size and float(array.min()) < 0:
         raise InputError(f"weights must not be negative, got {array.min():g}")
@@ -115,9 +140,10 @@ def csr_arrays(indptr: Any, indices: Any, weights: Any) -> tuple[CSR, int]:
             f"indptr must run from 0 to len(indices) = {len(columns)}, "
             f"got {pointers[0]} to {pointers[-1]}"
         )
-    steps = np.diff(pointers)
-    if np.any(steps < 0):
-        raise InputError(f"indptr must not decrease, but does after row {np.argmax(steps < 0)}")
+    # Compared, not subtracted: a difference of the largest numbers wraps round.
+    falls = pointers[1:] < pointers[:-1]
+    if np.any(falls):
+        raise InputError(f"indptr must not decrease, but does after row {np.argmax(falls)}")
     in_range(columns, n, "indices")
     columns = columns.astype(index_dtype(n), copy=False)
     values = None if weights is None else edge_weights(weights, len(columns))
@@ -125,7 +151,7 @@ def csr_arrays(indptr: Any, indices: Any, weights: Any) -> tuple[CSR, int]:
 
 
 def row_count(features: Any) -> int:
-    shape = features.shape if hasattr(features, "shape") else np.asarray(features).shape
+    shape = (features if hasattr(features, "shape") else as_array(features, "features")).shape
     if len(shape) != 2:
         raise InputError(f"features must be two-dimensional (nodes, features), got shape {shape}")
     return int(shape[0])
@@ -147,24 +173,33 @@ def edge_arrays(
     return source.astype(dtype, copy=False), target.astype(dtype, copy=False), values
 
 
+_MOST_FEATURES = 2**31 - 1  # as many as a store can hold
+
+
 def features(values: Any, n: int) -> FloatArray | csr_array:
     """(n, F) float32, dense or CSR, finite."""
-    if issparse(values):
-        matrix = csr_array(values)
-        matrix.sum_duplicates()
-        if matrix.shape[0] != n:
-            raise InputError(f"features must have {n} rows, one per node, got {matrix.shape[0]}")
-        finite(_numbers(matrix.data), "features")
-        return csr_array(
-            (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
-            shape=matrix.shape,
+    table = values if issparse(values) else as_array(values, "features")
+    if row_count(table) != n:
+        raise InputError(f"features must have {n} rows, one per node, got {table.shape[0]}")
+    if table.shape[1] > _MOST_FEATURES:
+        raise InputError(
+            f"features must have at most {_MOST_FEATURES:,} columns, got {table.shape[1]:,}"
         )
-    array = np.asarray(values)
-    if row_count(array) != n:
-        raise InputError(f"features must have {n} rows, one per node, got {array.shape[0]}")
-    array = np.ascontiguousarray(_numbers(array).astype(np.float32, copy=False))
-    finite(array, "features")
-    return array
+    if issparse(values):
+        matrix = csr_array(checked(values, "features"))
+        matrix.sum_duplicates()
+        numbers = _float32(matrix.data)
+        return csr_array((numbers, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return np.ascontiguousarray(_float32(table))
+
+
+def _float32(values: AnyArray) -> FloatArray:
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"features must be numbers, got {values.dtype}")
+    with np.errstate(over="ignore"):  # what is beyond float32 is refused as infinite
+        numbers: FloatArray = values.astype(np.float32, copy=False)
+    finite(numbers, "features")
+    return numbers
 
 
 def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | None:
@@ -178,17 +213,15 @@ def feature_names(names: Sequence[str] | None, width: int) -> tuple[str, ...] | 
     return tuple(str(name) for name in names)
 
 
-def _numbers(array: AnyArray) -> AnyArray:
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"features must be numbers, got {array.dtype}")
-    return array
-
-
 def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
     if len(ids) != n:
         raise InputError(f"node_ids must have {n} entries, one per node, got {len(ids)}")
     plain = ids.tolist() if isinstance(ids, np.ndarray) else ids
-    if len(set(plain)) != n:
+    try:
+        distinct = len(set(plain))
+    except TypeError:
+        raise InputError("node_ids must be numbers or texts, not lists") from None
+    if distinct != n:
         seen: set[Any] = set()
         twice = next(i for i in plain if i in seen or seen.add(i))  # type: ignore[func-returns-value]
         raise InputError(f"node_ids must be unique, but {twice!r} appears more than once")
@@ -199,13 +232,15 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
     """(n,) int64 with -1 for none, or (n, C) bool; ids must fit `class_names` if given."""
     if values is None:
         return None
-    array = np.asarray(values)
+    array = as_array(values, "labels")
     if array.ndim not in (1, 2) or array.shape[0] != n:
         raise InputError(
             f"labels must have shape ({n},) for one class per node or ({n}, C) for several, "
             f"got {array.shape}"
         )
     if array.ndim == 2:
+        if array.shape[1] == 0:
+            raise InputError("labels must have at least one column, one per class, got none")
         if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
             raise InputError("multi-label labels must be 0 or 1 (or bool)")
         _class_count(array.shape[1], class_names)
@@ -217,7 +252,23 @@ def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray |
         raise InputError(
             f"labels must be below the number of classes, {len(class_names)}, got {ids.max()}"
         )
+    if class_names is None:
+        class_count(ids)
     return ids
+
+
+def class_count(ids: IntArray, most: int = _MOST_CLASSES) -> int:
+    """The number of classes of (n,) class ids: the largest id and one.
+
+    A model has an output for each number up to the largest, also for those that no node has.
+    """
+    count, n = int(ids.max(initial=-1)) + 1, len(ids)
+    if count > max(n, most):
+        raise InputError(
+            f"labels must be class ids from 0, got {count - 1} in a graph of {n:,} nodes; number "
+            "the classes 0, 1, 2, ..., and give a node without a class the label -1"
+        )
+    return count
 
 
 def _class_count(n_columns: int, class_names: Sequence[str] | None) -> None:

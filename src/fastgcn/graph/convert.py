@@ -13,6 +13,7 @@ from fastgcn.errors import InputError, library
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import check_all, check_rows, csr_from_edges
+from fastgcn.graph.sparse import checked
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +54,7 @@ def from_scipy(
         )
     if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise InputError(f"adjacency must be square, (nodes, nodes), got {adjacency.shape}")
-    n, entries = adjacency.shape[0], adjacency.tocoo()
+    n, entries = adjacency.shape[0], checked(adjacency, "adjacency").tocoo()
     data = entries.data != 0 if weighted is False else entries.data
     source, target, weights = checks.edge_arrays(entries.row, entries.col, data, n)
     assert weights is not None

@@ -163,7 +163,7 @@ def _class_ids(
             continue
         try:
             ids[i] = class_id(value)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise InputError(
                 f"attribute {attribute!r} must be a class id or one of the class names, "
                 f"but is {value!r} at node {key!r}"

@@ -18,7 +18,7 @@ describes a node by the nodes it points to. An undirected graph stores both dire
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from weakref import WeakValueDictionary
+from typing import Self
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -118,9 +118,6 @@ def is_symmetric(csr: CSR) -> bool:
 # Entries checked together: few enough to stay in a cache and to take little memory.
 _AT_ONCE = 1 << 18
 
-# Sparse matrices that were checked already, by identity: each reader of features checks again.
-_sound: "WeakValueDictionary[int, csr_array]" = WeakValueDictionary()
-
 
 def check_rows(indptr: IntArray, indices: IntArray, nodes: IntArray | None = None) -> None:
     """Check that the rows `nodes` of a CSR matrix (None: all) lie within its entries."""
@@ -138,6 +135,19 @@ def _check_ends(indptr: IntArray, starts: IntArray, stops: IntArray, entries: in
         raise damaged(indptr, f"its rows do not lie in order within {entries:,} entries")
 
 
+def check_offsets(offsets: IntArray, entries: int, what: str) -> None:
+    """Check that row offsets (n+1,) lead from 0 to the number of entries and never decrease.
+
+    Offsets are compared, never subtracted: a difference of the largest ones wraps round.
+    """
+    if len(offsets) == 0 or int(offsets[0]) != 0 or int(offsets[-1]) != entries:
+        raise damaged(offsets, f"{what} do not belong together")
+    for start in range(0, len(offsets) - 1, _AT_ONCE):
+        ends = offsets[start : start + _AT_ONCE + 1]
+        if bool((ends[1:] < ends[:-1]).any()):
+            raise damaged(offsets, f"its rows do not lie in order within {entries:,} entries")
+
+
 def check_columns(columns: IntArray, n: int, stored: IntArray, what: str = "column") -> None:
     """Check that numbers read from the array `stored` are in 0..n-1."""
     if _outside(columns, n):
@@ -152,26 +162,49 @@ def check_all(ids: IntArray, n: int, *, lowest: int = 0, what: str = "column") -
         forget(ids)
 
 
-def check_sparse(matrix: csr_array) -> None:
-    """Check a store's sparse matrix; a matrix in memory was checked by `Graph` already."""
-    file = _file_of(matrix.data)
-    if file is None or _sound.get(id(matrix)) is matrix:
-        return
-    try:
-        check_rows(matrix.indptr, matrix.indices)
-        check_all(matrix.indices, int(matrix.shape[1]))
-    except FormatError:
-        # scipy may have copied either array; a copy no longer shows which file it came from.
-        raise FormatError(
-            f"{file.parent} is damaged: its sparse features are not rows of {matrix.shape[1]:,} "
-            f"columns; run fastgcn info {file.parent} --verify"
-        ) from None
-    _sound[id(matrix)] = matrix
+class StoredMatrix(csr_array):  # type: ignore[misc]
+    """A sparse matrix mapped from files: its columns are checked when they are first used.
+
+    Everything that scipy and compiled code do with a matrix begins with `indices`. Matrices that
+    are made from this one, such as some of its rows, were checked with it.
+    """
+
+    _unchecked = False
+
+    @classmethod
+    def of(cls, values: FloatArray, columns: IntArray, indptr: IntArray, width: int) -> Self:
+        """From arrays of which only the offsets are known to be sound."""
+        matrix = cls((values, columns, indptr), shape=(len(indptr) - 1, width))
+        matrix._unchecked = True
+        return matrix
+
+    @property
+    def indices(self) -> IntArray:
+        if self._unchecked:
+            check_sorted(self.indptr, self._columns, int(self.shape[1]))
+            self._unchecked = False
+        return self._columns
+
+    @indices.setter
+    def indices(self, columns: IntArray) -> None:
+        self._columns: IntArray = columns
+
+
+def check_sorted(indptr: IntArray, columns: IntArray, n: int) -> None:
+    """Check that the columns of every row ascend and lie in 0..n-1; unmaps a map's pages."""
+    check_all(columns, n)
+    for start in range(0, len(columns), _AT_ONCE):
+        some = columns[start : start + _AT_ONCE + 1]
+        falls = (start + 1 + np.flatnonzero(some[1:] <= some[:-1])).astype(indptr.dtype)
+        # Columns may fall only where a row begins.
+        if not np.array_equal(indptr[np.searchsorted(indptr, falls)], falls):
+            raise damaged(columns, "the columns of a row do not ascend")
+        forget(columns)
 
 
 def damaged(array: AnyArray, how: str) -> FormatError:
     """The error for a damaged array, with its file if it came from one."""
-    file = _file_of(array)
+    file = file_of(array)
     if file is None:
         return FormatError(f"an array of the graph is damaged: {how}")
     return FormatError(f"{file} is damaged: {how}; run fastgcn info {file.parent} --verify")
@@ -189,7 +222,7 @@ def _pieces(ids: IntArray) -> Iterator[IntArray]:
         yield ids[start : start + _AT_ONCE]
 
 
-def _file_of(array: AnyArray) -> Path | None:
+def file_of(array: AnyArray) -> Path | None:
     """The file behind a memory map, or behind a view of one."""
     base: AnyArray | None = array
     while isinstance(base, np.ndarray):

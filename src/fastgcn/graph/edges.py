@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import FloatArray, IntArray, forget
+from fastgcn.errors import FormatError
 from fastgcn.graph.csr import CSR, check_columns, check_rows, damaged, index_dtype
 from fastgcn.progress import progress
 
@@ -72,7 +73,7 @@ class GraphEdges:
     def cut(self, nodes: IntArray, *, loops: bool) -> Cut:
         check_rows(self.csr.indptr, self.csr.indices, nodes)
         rows = _cut(self.csr, nodes, loops=loops)
-        check_columns(rows[1], self.n, self.csr.indices)
+        check_ascending(rows[0], rows[1], self.n, self.csr.indices)
         if 8 * len(rows[1]) > self.n:
             forget(self.csr.indices)
         return rows
@@ -201,18 +202,30 @@ def positions(nodes: IntArray, n: int) -> IntArray:
 def count_inside(csr: CSR, nodes: IntArray, position: IntArray) -> tuple[IntArray, FloatArray]:
     """(s,) the entries of the rows `nodes` whose columns have a `position`, and (s,) their sums.
 
-    The rows must lie within the entries (`check_rows`). A column outside of the graph raises an
-    error, so code that cuts these rows afterwards need not check columns.
+    The rows must lie within the entries (`check_rows`). Columns that do not ascend or are outside
+    of the graph raise an error, so code that cuts these rows afterwards need not check them.
     """
     from fastgcn.kernels.rows import count_rows  # loads numba
 
     counts, sums = count_rows(csr.indptr, csr.indices, csr.weights, nodes, position)
     if len(counts) and counts.min() < 0:
-        raise damaged(csr.indices, f"it names a column outside of 0..{len(position) - 1:,}")
+        raise _disordered(csr.indices, len(position))
     forget(csr.indices)
     if csr.weights is not None:
         forget(csr.weights)
     return counts, sums
+
+
+def check_ascending(indptr: IntArray, columns: IntArray, n: int, stored: IntArray) -> None:
+    """Check that the columns of rows, read from the array `stored`, ascend and are in 0..n-1."""
+    from fastgcn.kernels.rows import rows_ascend  # loads numba
+
+    if not rows_ascend(indptr, columns, n):
+        raise _disordered(stored, n)
+
+
+def _disordered(stored: IntArray, n: int) -> FormatError:
+    return damaged(stored, f"the columns of a row do not ascend, or are outside of 0..{n - 1:,}")
 
 
 def _cut(csr: CSR, nodes: IntArray, *, loops: bool = False) -> Cut:

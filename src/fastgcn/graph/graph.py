@@ -1,19 +1,22 @@
 """`Graph`: nodes, edges, features, labels and a split, checked once, by the constructor."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.files import open_regular
 from fastgcn.graph import checks, convert, convert_networkx
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, Cleaning, clean_csr, csr_from_edges, is_symmetric
 from fastgcn.graph.edges import induced_csr
+from fastgcn.text import unguard
 
 if TYPE_CHECKING:
     import networkx
@@ -167,7 +170,7 @@ class Graph:
             return int(self.labels.shape[1])
         if self.class_names is not None:
             return len(self.class_names)
-        return int(self.labels.max(initial=-1)) + 1
+        return checks.class_count(cast(IntArray, self.labels), checks.CLASSES_OF_PART)
 
     @property
     def csr(self) -> CSR:
@@ -244,24 +247,33 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
         if not parts[text].size:
             raise InputError(f"the {text} part of {graph.name}'s split is empty")
         return parts[text]
-    if text.startswith("@"):
-        try:
-            # Editors on Windows put a byte order mark before the text; skip it.
-            words = Path(text[1:]).read_text(encoding="utf-8-sig").split("\n")
-        except FileNotFoundError:
-            raise MissingFileError(f"there is no file {text[1:]} with node ids") from None
-        except UnicodeDecodeError:
-            raise FormatError(f"{text[1:]} must be UTF-8 text, but is not") from None
-    else:
-        words = text.split(",")
+    words = _lines(Path(text[1:])) if text.startswith("@") else text.split(",")
     return positions(graph, [word.strip() for word in words if word.strip()])
 
 
+def _lines(path: Path) -> list[str]:
+    try:
+        with open_regular(path) as file:
+            # Editors on Windows put a byte order mark before the text; skip it.
+            return file.read().decode("utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise MissingFileError(f"there is no file {path} with node ids") from None
+    except UnicodeDecodeError:
+        raise FormatError(f"{path} must be UTF-8 text, but is not") from None
+    except ValueError as error:
+        raise FormatError(f"{path} must list node ids, but {error}") from None
+
+
 def positions(graph: Graph, words: Sequence[str]) -> IntArray:
-    """The numbers of the nodes whose own ids, as text, are `words`."""
+    """The numbers of the nodes whose own ids, as text, are `words`.
+
+    An id may also be written as in a CSV file of predictions (`fastgcn.text.guard`).
+    """
     if not words:
         raise InputError("no node ids were given")
     found = old_positions(graph, words)
+    guarded = {unguard(word): word for word in words if word not in found}
+    found |= {guarded[own]: node for own, node in old_positions(graph, guarded).items()}
     unknown = [word for word in words if word not in found]
     if unknown:
         raise InputError(
@@ -271,6 +283,10 @@ def positions(graph: Graph, words: Sequence[str]) -> IntArray:
     return np.array([found[word] for word in words], dtype=np.int64)
 
 
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
 def old_positions(graph: Graph, wanted: Iterable[Any]) -> dict[Any, int]:
     """Numbers of the graph's nodes by own id; ids are compared as text.
 
@@ -278,10 +294,11 @@ def old_positions(graph: Graph, wanted: Iterable[Any]) -> dict[Any, int]:
     """
     by_text = {str(word): word for word in wanted}
     if graph.node_ids is None:
-        numbers = ((word, int(text)) for text, word in by_text.items() if text.isdecimal())
+        numbers = ((word, int(t)) for t, word in by_text.items() if _DIGITS.fullmatch(t))
         return {word: i for word, i in numbers if i < graph.n_nodes}
     if isinstance(graph.node_ids, np.ndarray):
-        numbers_wanted = [int(text) for text in by_text if text.lstrip("-").isdecimal()]
+        # Only numbers as they are printed: "007" is not the id 7.
+        numbers_wanted = [int(t) for t in by_text if _INTEGER.fullmatch(t) and abs(int(t)) < 2**63]
         hits = np.flatnonzero(np.isin(graph.node_ids, numbers_wanted))
         return {by_text[str(graph.node_ids[i])]: int(i) for i in hits}
     return {by_text[str(own)]: i for i, own in enumerate(graph.node_ids) if str(own) in by_text}

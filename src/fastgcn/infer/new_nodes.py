@@ -5,7 +5,7 @@ nodes' neighbourhood, with the degrees that old nodes have once the new edges ar
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from fastgcn.graph.adjacency import NormalizedRows
 from fastgcn.graph.csr import csr_from_edges
 from fastgcn.graph.edges import EnlargedEdges, NewNodes
 from fastgcn.graph.graph import Graph, old_positions
+from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, model_of
 from fastgcn.model import GCN
 
@@ -48,22 +49,24 @@ def predict_new(
     rows = checks.features(features, k)
     check_width(model, int(rows.shape[1]), "the new nodes have")
     check_features(run_or_model, graph)
-    if node_ids is not None:
-        ids = checks.node_ids(list(node_ids), k)
+    check_weights(model)
+    ids = None if node_ids is None else checks.node_ids(list(node_ids), k)
+    if ids is not None:
         source, target = (_positions(graph, ids, ends) for ends in (source, target))
     joined = join(graph, k, source, target, weights)
-    return cast(
-        FloatArray,
-        model.probabilities(
-            full_forward(
-                model,
-                NormalizedRows(EnlargedEdges(graph.csr, joined), model.normalization),
-                Stacked(feature_rows(model, graph.features), feature_rows(model, rows)),
-                np.arange(graph.n_nodes, graph.n_nodes + k),
-            )
-        )
-        .cpu()
-        .numpy(),
+    logits = full_forward(
+        model,
+        NormalizedRows(EnlargedEdges(graph.csr, joined), model.normalization),
+        Stacked(feature_rows(model, graph.features), feature_rows(model, rows)),
+        np.arange(graph.n_nodes, graph.n_nodes + k),
+    )
+    found: FloatArray = model.probabilities(logits).cpu().numpy()
+    return check_rows(
+        found,
+        np.arange(k),
+        Described(rows, ids, first=graph.n_nodes),
+        Described(graph.features, graph.node_ids),
+        graph.feature_names,
     )
 
 

@@ -25,7 +25,9 @@ from fastgcn.features.plan import Budget
 from fastgcn.graph import checks
 from fastgcn.graph.adjacency import Normalization, normalize
 from fastgcn.graph.graph import Graph, own_ids
+from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.machine import memory_of_device
+from fastgcn.memory import check_room
 from fastgcn.metrics import Metrics, Tally, tally
 from fastgcn.model import GCN
 from fastgcn.sampling import layer_sampler
@@ -64,7 +66,9 @@ def predict(
     result are then those of the shard, numbered from 0, and every process must make the call.
     """
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
-    return _whole(parts, model_of(run_or_model).sizes[-1])
+    width = model_of(run_or_model).sizes[-1]
+    _check_result(graph, nodes, width)
+    return _whole(parts, width)
 
 
 def predict_parts(
@@ -83,8 +87,7 @@ def predict_parts(
         logits = _exact_rows(model, graph, ids, len(model.layers), memory)
     else:
         logits = _sampled_forward(run_or_model, graph_of(graph), ids, samples, seed)
-    for some, rows in _parts(ids, logits):
-        yield some, cast(FloatArray, model.probabilities(rows).cpu().numpy())
+    yield from _parts(graph, ids, logits, model.probabilities)
 
 
 def embed(
@@ -103,7 +106,9 @@ def embed(
     """
     parts = embed_parts(run_or_model, graph, nodes, layer=layer, memory=memory)
     model = model_of(run_or_model)
-    return _whole(parts, model.sizes[_depth(model, layer)])
+    width = model.sizes[_on_all(graph, "the layer", lambda: _depth(model, layer))]
+    _check_result(graph, nodes, width)
+    return _whole(parts, width)
 
 
 def embed_parts(
@@ -118,8 +123,7 @@ def embed_parts(
     model = model_of(run_or_model)
     ids = _checked_nodes(run_or_model, graph, nodes, memory)
     layers = _on_all(graph, "the layer", lambda: _depth(model, layer))
-    for some, rows in _parts(ids, _exact_rows(model, graph, ids, layers, memory)):
-        yield some, cast(FloatArray, rows.cpu().numpy())
+    yield from _parts(graph, ids, _exact_rows(model, graph, ids, layers, memory))
 
 
 def _depth(model: GCN, layer: int) -> int:
@@ -197,6 +201,16 @@ def _need_some(graph: "Graph | Shard", nodes: IntArray, message: str) -> None:
     _on_all(graph, "nodes", check)
 
 
+def _check_result(graph: "Graph | Shard", nodes: Any, width: int) -> None:
+    """Refuse a result that does not fit in memory; a command writes it in parts."""
+    rows = graph.n_nodes if nodes is None else np.size(nodes)
+    _on_all(
+        graph,
+        "the result",
+        lambda: check_room(4 * rows * width, "the result", "ask for fewer nodes at a time"),
+    )
+
+
 def _whole(parts: Iterable[tuple[IntArray, FloatArray]], width: int) -> FloatArray:
     """The rows of all parts; a process whose shard has none of the nodes gets (0, width)."""
     rows = [some for _, some in parts]
@@ -216,6 +230,7 @@ def _checked_nodes(
         if not isinstance(graph, Graph) and (samples is not None or memory != "auto"):
             raise InputError("samples and memory are for a single process; leave them out")
         whole = graph_of(graph)
+        check_weights(model_of(run_or_model))
         check_width(model_of(run_or_model), whole.n_features, f"{whole.name} has")
         check_features(run_or_model, whole)
         return _node_set(graph, nodes)
@@ -285,9 +300,26 @@ def _exact_rows(
     )
 
 
-def _parts(ids: IntArray, rows: Tensor) -> Iterator[tuple[IntArray, Tensor]]:
+def _parts(
+    graph: "Graph | Shard",
+    ids: IntArray,
+    rows: Tensor,
+    finish: Callable[[Tensor], Tensor] = lambda rows: rows,
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Parts of the nodes and of the finished rows, which are finite."""
+    names = graph_of(graph).feature_names
+
+    def checked(found: Tensor, nodes: IntArray) -> FloatArray:
+        first = 0 if isinstance(graph, Graph) else graph.start
+        described = Described(graph.features, graph.node_ids, first)
+        return check_rows(found.cpu().numpy(), nodes, described, feature_names=names)
+
+    if not isinstance(graph, Graph):
+        # All rows at once: ranks have different numbers of parts and must fail together.
+        _on_all(graph, "outputs of the network", lambda: checked(rows, ids))
     for start in range(0, len(ids), _ROWS_A_PART):
-        yield ids[start : start + _ROWS_A_PART], rows[start : start + _ROWS_A_PART]
+        some = ids[start : start + _ROWS_A_PART]
+        yield some, checked(finish(rows[start : start + _ROWS_A_PART]), some)
 
 
 def _part(graph: "Graph | Shard", name: str) -> IntArray:

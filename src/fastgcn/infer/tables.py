@@ -10,7 +10,8 @@ import numpy as np
 from fastgcn.arrays import FloatArray
 from fastgcn.data.layout import npy_header
 from fastgcn.errors import InputError
-from fastgcn.files import replace_file
+from fastgcn.text import guard
+from fastgcn.writing import replace_file
 
 if TYPE_CHECKING:
     from fastgcn.train.run import Run
@@ -38,9 +39,14 @@ def embedding_columns(ids: list[Any], rows: FloatArray) -> dict[str, Any]:
     return {"id": ids} | {f"h_{k}": rows[:, k] for k in range(rows.shape[1])}
 
 
-def write_table(path: Path, parts: Iterable[dict[str, Any]]) -> None:
-    """Write parts of a table, one after the other, to a .parquet or .csv file."""
+def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = False) -> int:
+    """Write parts of a table, one after the other, to a .parquet or .csv file.
+
+    In a .csv file, texts that a spreadsheet would calculate get an apostrophe in front
+    (`fastgcn.text.guard`), unless `raw`. Returns how many did.
+    """
     import pyarrow
+    import pyarrow.compute
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -48,16 +54,29 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]]) -> None:
     if path.suffix not in writers:
         raise InputError(f"--out must end in .parquet or .csv, got {path.name!r}")
 
+    guarded = 0
+
+    def table_of(columns: dict[str, Any]) -> "pyarrow.Table":
+        nonlocal guarded
+        arrays = {name: pyarrow.array(values) for name, values in columns.items()}
+        for name, array in arrays.items():
+            if path.suffix == ".csv" and not raw and pyarrow.types.is_string(array.type):
+                arrays[name] = guard(array)
+                changed = pyarrow.compute.not_equal(arrays[name], array)
+                guarded += pyarrow.compute.sum(changed).as_py() or 0
+        return pyarrow.table(arrays)
+
     def write(temporary: Path) -> None:
         with ExitStack() as stack:
             writer: Any = None
             for columns in parts:
-                table = pyarrow.table({k: pyarrow.array(v) for k, v in columns.items()})
+                table = table_of(columns)
                 if writer is None:
                     writer = stack.enter_context(writers[path.suffix](temporary, table.schema))
                 writer.write_table(table)
 
     replace_file(path, write)
+    return guarded
 
 
 def write_array(path: Path, n: int, parts: Iterable[FloatArray]) -> None:

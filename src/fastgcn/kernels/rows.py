@@ -75,7 +75,7 @@ def count_rows(
     """(s,) how many entries the rows `nodes` have, and (s,) float64 the sums of their weights.
 
     With `position` (n,), only entries whose column has a position other than -1 count. A count
-    of -1 marks a row with a column outside of 0..n-1, which only a damaged file has.
+    of -1 marks a row whose columns do not ascend or are not in 0..n-1, as only a damaged file has.
     """
     counts, sums = np.empty(len(nodes), np.int64), np.empty(len(nodes))
     matrix = indptr, indices, _NO_WEIGHTS if weights is None else weights
@@ -85,6 +85,16 @@ def count_rows(
         np.linspace(0, len(nodes), _PIECES + 1).astype(np.int64),
     )
     return counts, sums
+
+
+def rows_ascend(indptr: IntArray, columns: IntArray, n: int) -> bool:
+    """True if the columns of every row ascend and lie in 0..n-1.
+
+    Compiled code relies on both: it reads a dense matrix in parts that it finds by bisection.
+    """
+    found: list[bool] = []
+    over_ranges(lambda a, b: found.append(_ascend(a, b, indptr, columns, n)), _shares(indptr))
+    return all(found)
 
 
 def scale_rows(
@@ -155,18 +165,33 @@ def _count(
     sums: FloatArray,
 ) -> None:
     for i in range(start, stop):
-        count, total = 0, 0.0
+        count, total, before = 0, 0.0, np.int64(-1)
         for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
             if len(position) > 0:
-                column = indices[entry]
-                if column < 0 or column >= len(position):
+                column = np.int64(indices[entry])
+                if column <= before or column >= len(position):
                     count = -1
                     break
+                before = column
                 if position[column] < 0:
                     continue
             count += 1
             total += weights[entry] if len(weights) > 0 else 1.0
         counts[i], sums[i] = count, total
+
+
+@njit(cache=True, nogil=True)
+def _ascend(start: int, stop: int, indptr: IntArray, columns: IntArray, n: int) -> bool:
+    for i in range(start, stop):
+        before = np.int64(-1)
+        for entry in range(indptr[i], indptr[i + 1]):
+            column = np.int64(columns[entry])
+            if column <= before:
+                return False
+            before = column
+        if before >= n:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -259,6 +284,12 @@ def rows_with_loops_reference(matrix: csr_array, nodes: IntArray) -> csr_array:
         (np.ones(len(nodes)), (np.arange(len(nodes)), nodes)), (len(nodes), matrix.shape[1])
     )
     return csr_array(matrix[nodes] + loops)
+
+
+def rows_ascend_reference(indptr: IntArray, columns: IntArray, n: int) -> bool:
+    """True if the columns of every row ascend and lie in 0..n-1."""
+    rows = [columns[a:b].tolist() for a, b in pairwise(indptr)]
+    return all(row == sorted({u for u in row if 0 <= u < n}) for row in rows)
 
 
 def scaled_rows_reference(

@@ -1,10 +1,15 @@
 """One self-contained HTML page of sections, tables and pictures; it loads no other files."""
 
+import base64
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
 
 from fastgcn.errors import InputError
+from fastgcn.text import markdown_cell, printable
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,9 @@ class Code:
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+# A picture's own style: `fastgcn.report.plots` puts it before any text of the user's.
+_STYLE = re.compile(r"<style>([^<]*)</style>")
+
 Content = Table | Figure | Code | str  # text is a paragraph
 
 
@@ -49,6 +57,9 @@ class Section:
 
 def render_page(*, title: str, subtitle: str, sections: Sequence[Section], footer: str) -> str:
     """The page as text; everything but the pictures is escaped.
+
+    A content security policy forbids scripts, and all that the page would load. Styles are
+    allowed by their digests: its own, and those of its pictures.
 
     >>> part = Section("scores", "Scores", "How good is it?", ["A < B."])
     >>> page = render_page(title="Run", subtitle="on cora", sections=[part], footer="")
@@ -67,11 +78,39 @@ def render_page(*, title: str, subtitle: str, sections: Sequence[Section], foote
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_printable,
     )
     environment.filters["kind"] = lambda content: type(content).__name__
     environment.filters["alignments"] = _alignments
-    template = environment.get_template("page.html")
-    return template.render(title=title, subtitle=subtitle, sections=sections, footer=footer) + "\n"
+    style = environment.get_template("page.css").render()
+    figures = [part.svg for s in sections for part in s.content if isinstance(part, Figure)]
+    styles = [f"\n{style}\n", *(each for svg in figures for each in _STYLE.findall(svg)[:1])]
+    return (
+        environment.get_template("page.html").render(
+            title=title,
+            subtitle=subtitle,
+            sections=sections,
+            footer=footer,
+            style=style,
+            policy=_policy(styles),
+        )
+        + "\n"
+    )
+
+
+def _policy(styles: Sequence[str]) -> str:
+    """The page's content security policy, which allows these styles and an icon in the page."""
+    digests = dict.fromkeys(sha256(style.encode()).digest() for style in styles)
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; style-src {allowed}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _printable(value: Any) -> Any:
+    """Plain text with invisible characters shown; what is marked as safe stays as it is."""
+    return printable(value, keep="\n\t") if type(value) is str else value
 
 
 def _check(table: Table) -> None:
@@ -106,7 +145,7 @@ def markdown(table: Table) -> str:
     """
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(markdown_cell, cells)) + " |"
 
     rule = "|" + "---|" * len(table.head)
     return "\n".join([line(table.head), rule, *map(line, table.rows), "", table.caption, ""])

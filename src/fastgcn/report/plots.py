@@ -19,6 +19,7 @@ import numpy as np
 
 from fastgcn.errors import InputError
 from fastgcn.report.page import plain_number
+from fastgcn.text import printable
 
 Spec = dict[str, Any]
 
@@ -72,8 +73,6 @@ _UNUSED = re.compile(
     r' (?:aria-\w+|role|pointer-events|font-family|class)="[^"]*"| opacity="1"'
     r'|<path[^>]* d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>'
 )
-# Characters that XML forbids; any of them would make vl-convert kill the whole process.
-_FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # A series with more points than this is drawn as a curve: markers would run together, and the
 # spread becomes a band.
 _MANY = 40
@@ -317,8 +316,8 @@ def _value_text(value: float | None, unit: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """The text with a visible character instead of each that XML forbids."""
-    return _FORBIDDEN.sub("\ufffd", text)
+    """Printable text: a character that XML forbids would make vl-convert kill the process."""
+    return printable(text, keep="\n\t")
 
 
 def _cell_text(value: float) -> str:

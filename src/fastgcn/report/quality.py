@@ -93,7 +93,7 @@ def headline(run: Run, found: Evaluated) -> str:
     return (
         f"micro-F1 {found.scores.micro_f1:.4f} on {len(found.nodes):,} {found.part_name} nodes; "
         f"epoch {run.metrics['best_epoch']} of {run.metrics['epochs']} kept, "
-        f"seed {run.config.seed}"
+        f"seed {run.config.seed}{'' if run.stopped is None else '; training diverged'}"
     )
 
 
@@ -101,7 +101,7 @@ def summary(run: Run, found: Evaluated) -> Section:
     """The scores of training, and those of this report if they differ."""
     here = found.scores.scores()
     recorded = {
-        part: {name: run.metrics[f"{part}_{name}"] for name in here}
+        part: {name: run.metrics.get(f"{part}_{name}", math.nan) for name in here}
         for part in ("val", "test")
         if f"{part}_micro_f1" in run.metrics
     }
@@ -115,6 +115,8 @@ def summary(run: Run, found: Evaluated) -> Section:
     cells = [(name, *(f"{value:.4f}" for value in scores.values())) for name, scores in rows]
     table = Table(("nodes", "micro-F1", "macro-F1", "accuracy", "loss"), cells, "Scores")
     content: list[Content] = [_against_the_commonest(found), table, _how_scored(run, found)]
+    if run.stopped is not None:
+        content.insert(0, f"This run is not finished: {run.stopped}.")
     return Section("summary", "Summary", "How good is the model?", content)
 
 

@@ -1,22 +1,24 @@
 """`fit` and `resume`: the only training loop."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
-from fastgcn.errors import FastGCNError, FormatError, InputError
-from fastgcn.features.plan import check_memory
+from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import choose_device, memory_of_device, thread_count
-from fastgcn.model import GCN
+from fastgcn.machine import memory_of_device, thread_count
+from fastgcn.model import GCN, all_finite
+from fastgcn.progress import note
+from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.presets import resolve
-from fastgcn.train.race import Choice, choose
+from fastgcn.train.race import Choice, check_room, choose
 from fastgcn.train.run import Run, RunFolder
 from fastgcn.train.training import Training
 
@@ -45,9 +47,9 @@ def fit(
 
     Settings are given by `config`, by name (`epochs=20`), or both; a name overrides the config.
     Settings that are not given come from the named preset (`preset="paper"`), or are chosen for
-    the graph by a race of a few candidates on its validation nodes, which `preset="fast"` skips.
-    `run_dir` keeps the run on disk, where it survives an interruption (`resume`). If several
-    processes train, each passes its `shard` of the graph; the first of them writes the run.
+    the graph. `run_dir` keeps the run on disk, where it survives an interruption (`resume`). If
+    several processes train, each passes its `shard` of the graph; the first of them writes the
+    run.
 
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
@@ -56,6 +58,9 @@ def fit(
 
     `callbacks` are called with the record of each epoch. If one returns True, training ends
     after that epoch, and the run is finished as if early stopping had ended it.
+
+    If a loss or a weight becomes NaN or infinite, `DivergedError` says what to change. Its `run`,
+    and `run_dir`, hold the best epoch before that.
 
     >>> import fastgcn
     >>> run = fastgcn.fit(fastgcn.load("digits"), epochs=2, samples=50)
@@ -90,6 +95,8 @@ def fit_choice(
 ) -> Run:
     """`fit` with settings that are chosen already; the winner of a race trains on."""
     config = choice.config
+    if shard is None:
+        check_room(graph, config)
     path = None if run_dir is None else Path(run_dir)
     if choice.training is not None:
         backend = choice.training.backend
@@ -99,8 +106,6 @@ def fit_choice(
     if path is not None:
         # Checked before the folder is made, so that a refused run leaves nothing behind.
         check_trainable(graph, config)
-        if choose_device(config.device).type == "cpu":
-            check_memory(graph, config)
         about = {
             "config": config.to_dict(),
             "data": None if graph.source is None else dict(graph.source),
@@ -116,6 +121,9 @@ def fit_choice(
         if folder is not None:
             folder.discard_if_unused()
         raise
+    finally:
+        if folder is not None:
+            folder.release()
 
 
 def resume(
@@ -128,14 +136,15 @@ def resume(
 ) -> Run:
     """Continue an interrupted run; on the CPU the result is that of an uninterrupted run.
 
-    Any number of processes can continue it, each with its `shard`. If the run used a sampler of
-    your own, pass it again.
+    Any number of processes can continue it together, each with its `shard`. If another process
+    is training the run, a `BusyError` names it. If the run used a sampler of your own, pass it
+    again.
     """
     path = Path(run_dir)
     if shard is None:
-        folder = RunFolder.open(path)
+        folder = RunFolder.to_resume(path)
     else:
-        about = shard.group.broadcast("the run", lambda: RunFolder.open(path).about)
+        about = shard.group.broadcast("the run", lambda: RunFolder.to_resume(path).about)
         folder = RunFolder(path, about)
     if folder.finished:
         return folder.load()
@@ -153,10 +162,13 @@ def resume(
             "fastgcn.resume(run_dir, graph, sampler=...) in Python"
         )
     backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
-    kept = backend.on_first("the run's folder", lambda: folder)
+    kept = backend.on_first("the run's folder", folder.claim)
     chosen = Choice.from_dict(folder.config, folder.about.get("choice"))
-    with thread_count(folder.config.threads), memory_of_device():
-        return _train(graph, chosen, backend, kept, callbacks)
+    try:
+        with thread_count(folder.config.threads), memory_of_device():
+            return _train(graph, chosen, backend, kept, callbacks)
+    finally:
+        folder.release()
 
 
 def _train(
@@ -171,33 +183,71 @@ def _train(
         training = Training(choice.config, backend)
         _restore(training, folder)
     else:
-        stopped = _tell(training, callbacks)
         if folder is not None:
             folder.write_history(training.history)
+        stopped = _tell(training, folder, callbacks)
     saved = time.monotonic()
     while training.has_more_epochs and not stopped:
-        record = training.epoch()
+        try:
+            record = training.epoch()
+        except NotFiniteError as wrong:
+            _diverged(graph, training, folder, choice, str(wrong))
         if folder is not None:
             folder.append_history(record)
             if time.monotonic() - saved >= _CHECKPOINT_EVERY:
                 folder.save_checkpoint(training.checkpoint())
                 saved = time.monotonic()
-        answers = [callback(record) for callback in callbacks]
-        stopped = True in answers
+        stopped = _stops(training, folder, callbacks, record)
     return _finish(graph, training, folder, choice)
 
 
-def _tell(training: Training, callbacks: Sequence[Callback]) -> bool:
+def _tell(training: Training, folder: RunFolder | None, callbacks: Sequence[Callback]) -> bool:
     """Call the callbacks with the epochs that a race has trained; True if one ends the run.
 
     The training then goes back to that epoch, by training again: it kept no state of it.
     """
     for number, record in enumerate(training.history, start=1):
-        if True in [callback(record) for callback in callbacks]:
+        if _stops(training, folder, callbacks, record):
             if number < len(training.history):
                 training.restart(number)
+                if folder is not None:
+                    folder.write_history(training.history)
             return True
     return False
+
+
+# What callbacks answer; the largest counts.
+_GO_ON, _STOP, _INTERRUPTED = range(3)
+
+
+def _stops(
+    training: Training,
+    folder: RunFolder | None,
+    callbacks: Sequence[Callback],
+    record: dict[str, Any],
+) -> bool:
+    """Call the callbacks with an epoch's record; True if one ends the run.
+
+    If one raises Ctrl-C or a signal, the training is saved first.
+    """
+    verdict, interrupt = _ask(callbacks, record)
+    verdict = training.backend.agree(verdict)  # what stops one of several processes stops all
+    if verdict == _INTERRUPTED:
+        if folder is not None:
+            folder.save_checkpoint(training.checkpoint())
+        raise interrupt or KeyboardInterrupt
+    return verdict == _STOP
+
+
+def _ask(callbacks: Sequence[Callback], record: dict[str, Any]) -> tuple[int, BaseException | None]:
+    """Call the callbacks; what they answer, and the Ctrl-C or signal that one of them raised."""
+    try:
+        answers = [callback(record) for callback in callbacks]
+    except Exception:
+        raise
+    except BaseException as interrupt:
+        return _INTERRUPTED, interrupt
+    return (_STOP if True in answers else _GO_ON), None
 
 
 def _restore(training: Training, folder: RunFolder | None) -> None:
@@ -213,22 +263,59 @@ def _restore(training: Training, folder: RunFolder | None) -> None:
     backend = training.backend
     checkpoint = backend.broadcast(backend.on_first("the checkpoint", read))
     if checkpoint is not None:
+        if not all_finite(checkpoint.tensors.values()):
+            raise _not_its_state(folder, "holds numbers that are not finite")
         try:
             training.restore(checkpoint)
-        except (KeyError, ValueError, RuntimeError):
-            where = "the run" if folder is None else folder.path
-            raise FormatError(
-                f"{where}/state.safetensors is not the state of this run; "
-                "delete it to train from the first epoch"
-            ) from None
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError):
+            raise _not_its_state(folder, "is not the state of this run") from None
     if folder is not None:
         folder.write_history(training.history)
 
 
-def _finish(graph: Graph, training: Training, folder: RunFolder | None, choice: Choice) -> Run:
-    """Keep the best weights, score them on the test nodes, and write the run's result."""
+def _not_its_state(folder: RunFolder | None, why: str) -> FormatError:
+    where = "the run" if folder is None else folder.path
+    return FormatError(f"{where}/state.safetensors {why}; delete it to train from the first epoch")
+
+
+def _diverged(
+    graph: Graph, training: Training, folder: RunFolder | None, choice: Choice, wrong: str
+) -> NoReturn:
+    """Keep the best epoch so far, as a run that has stopped, and say what to change.
+
+    If there was no epoch before the one that went wrong, nothing is kept.
+    """
+    backend, epoch = training.backend, len(training.history) + 1
+    change = what_to_change(backend.largest_feature(), graph, training.config)
+    reason = f"training diverged in epoch {epoch}, where {wrong}; {change}"
+    run, kept = None, "no epoch before it can be kept"
+    if training.history:
+        run = _finish(graph, training, folder, choice, stopped=reason)
+        kept = f"epoch {run.metrics['best_epoch']}, the best before it, is kept"
+        kept += "" if run.path is None else f" in {run.path}"
+    elif folder is not None:
+        folder.discard()
+
+    def fail() -> None:
+        raise DivergedError(f"{reason}; {kept}", run)
+
+    backend.on_first("training", fail)
+    raise AssertionError("unreachable: the call above fails in all processes")
+
+
+def _finish(
+    graph: Graph,
+    training: Training,
+    folder: RunFolder | None,
+    choice: Choice,
+    stopped: str | None = None,
+) -> Run:
+    """Keep the best weights, score them on the test nodes, and write the run's result.
+
+    `stopped` is why the run has stopped and counts as not finished.
+    """
     backend, config = training.backend, training.config
-    if folder is not None:
+    if folder is not None and stopped is None:
         folder.save_checkpoint(training.checkpoint())
     model = backend.model
     model.load_state_dict(training.best)
@@ -239,12 +326,17 @@ def _finish(graph: Graph, training: Training, folder: RunFolder | None, choice: 
         "epochs": len(training.history),
         "best_epoch": best["epoch"],
     }
+    if stopped is not None:
+        metrics["stopped"] = stopped
     if graph.split.val.size:
         metrics["validate_every"] = backend.validate_every
     metrics |= {name: value for name, value in best.items() if name.startswith("val_")}
     start = time.perf_counter()
     scores = backend.evaluate("test", last=True)
     training.seconds["evaluation"] += time.perf_counter() - start
+    if scores is not None and not math.isfinite(scores.loss):
+        note("The network's outputs for test nodes are not finite, so there are no test scores.")
+        scores = None
     if scores is not None:
         metrics |= {f"test_{name}": value for name, value in scores.scores().items()}
         metrics["test_classes"] = {

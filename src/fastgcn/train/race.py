@@ -10,14 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import torch
+
 from fastgcn.backends import choose_backend
 from fastgcn.backends.data import SharedData, check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.auto import resolve_samples
+from fastgcn.features.plan import check_device_memory, check_memory
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import memory_of_device, thread_count
+from fastgcn.machine import choose_device, memory_of_device, thread_count
 from fastgcn.progress import note, progress
 from fastgcn.train.automatic import Candidate, epoch_work
+from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.presets import entrants
 from fastgcn.train.training import Training
 
@@ -117,11 +121,24 @@ def choose(
     if epoch_work(graph, first) > _LARGEST_EPOCH:
         return Choice(first, why=f"{found[0].name}, as the graph is too large to race on")
     check_trainable(graph, first)
+    for each in found:
+        check_room(graph, each.config)
     with thread_count(first.threads), memory_of_device():
         choice = race(graph, found)
     for line in choice.table():
         note(line)
     return choice
+
+
+def check_room(graph: Graph, config: TrainConfig) -> None:
+    """Refuse a training that needs more memory than there is, before anything is allocated."""
+    if graph.labels is None:
+        return  # refused in other words
+    device = choose_device(config.device)
+    if device.type == "cpu":
+        check_memory(graph, config)
+    else:
+        check_device_memory(graph, config, torch.cuda.mem_get_info(device)[0])
 
 
 def rounds_of(config: TrainConfig) -> tuple[int, ...]:
@@ -140,15 +157,22 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     tried: dict[int, Tried] = {}
     with progress("Racing candidates", len(found) * rounds[0], "epochs") as advance:
         for epochs in rounds:
-            for number, training in running.items():
-                while training.has_more_epochs and not _ended(training, epochs):
-                    training.epoch()
-                    advance(1)
+            for number, training in list(running.items()):
+                try:
+                    while training.has_more_epochs and not _ended(training, epochs):
+                        training.epoch()
+                        advance(1)
+                except NotFiniteError as wrong:
+                    note(f"Dropped {found[number].name}, where {wrong}")
+                    del running[number]
+                    continue
                 tried[number] = judged(found[number].name, training, number, graph)
             ranked = sorted(running, key=lambda number: -tried[number].score)
             for number in ranked[math.ceil(len(ranked) / 2) :]:
                 del running[number]
     shared.clear()
+    if not running:
+        return Choice(found[0].config, f"{found[0].name}; no candidate had finite numbers")
     ((winner, training),) = running.items()
     tried[winner] = replace(tried[winner], kept=True)
     spent = time.perf_counter() - began - sum(training.seconds.values())

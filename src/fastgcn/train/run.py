@@ -7,15 +7,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
-from torch import Tensor
-
 from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
 from fastgcn.errors import FormatError, InputError, MissingFileError
-from fastgcn.files import dumps, with_nan, write_bytes, write_text
-from fastgcn.model import GCN, build_model
+from fastgcn.files import dumps, open_regular, parse_json, with_nan
+from fastgcn.locks import Lock
+from fastgcn.model import GCN, all_finite, build_model
+from fastgcn.progress import note
+from fastgcn.schema import read_any, read_checked, validate
+from fastgcn.train.run_files import (
+    ABOUT,
+    PROGRESS,
+    RESULT,
+    check_epoch,
+    check_result,
+    checksum,
+    has_checksum,
+    model_metadata,
+    parsed,
+    read_safetensors,
+    safetensors_bytes,
+)
+from fastgcn.writing import explained, sync, write_bytes, write_text
 
 SCHEMA = 1
 
@@ -49,8 +62,13 @@ class Run:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Run":
-        """A finished run from its folder."""
+        """A run from its folder: a finished one, or the best epoch of one that diverged."""
         return RunFolder.open(Path(path)).load()
+
+    @property
+    def stopped(self) -> str | None:
+        """Why training stopped before its end; None for a finished run."""
+        return self.metrics.get("stopped")
 
 
 @dataclass(slots=True)
@@ -58,19 +76,19 @@ class RunFolder:
     """The files of one run.
 
     `config.json` (settings, data, fingerprint), `metrics.jsonl` (a line an epoch),
-    `state.safetensors` (for resuming), and once finished `model.safetensors` and `result.json`.
+    `state.safetensors` (for resuming), and once training has ended `model.safetensors` and
+    `result.json`, which says under `stopped` if the run diverged and so is not finished.
+    The process that trains has the lock `.lock` until it calls `release`; a second one is
+    refused. Readers take no lock: every file is replaced as a whole.
     """
 
     path: Path
     about: dict[str, Any] = field(default_factory=dict)
+    lock: Lock | None = None
 
     @classmethod
     def create(cls, path: Path, about: dict[str, Any]) -> "RunFolder":
-        if (path / "config.json").exists():
-            raise InputError(
-                f"{path} holds a run already; continue it with --resume {path} "
-                "(fastgcn.resume in Python), or choose another folder"
-            )
+        """A new folder for a run, which this process writes."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
@@ -78,74 +96,128 @@ class RunFolder:
                 f"{path} cannot be a run's folder: a file is in its place; choose another one"
             ) from None
         folder = cls(path, {"schema": SCHEMA, **about})
-        write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
+        try:
+            folder.claim()
+            if (path / "config.json").exists():
+                raise InputError(
+                    f"{path} holds a run already; continue it with --resume {path} "
+                    "(fastgcn.resume in Python), or choose another folder"
+                )
+            write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
+        except BaseException:
+            folder.release()
+            if not any(path.iterdir()):
+                path.rmdir()
+            raise
         return folder
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        try:
-            about = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise MissingFileError(f"{path} is not a run: it has no config.json") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FormatError(f"{path}/config.json is not valid JSON: {error}") from None
+        file = path / "config.json"
+        about = read_any(file, f"{path} is not a run: it has no config.json")
         if not isinstance(about, dict) or about.get("schema") != SCHEMA:
             raise FormatError(f"{path} is not a run of this version's schema ({SCHEMA})")
-        missing = [key for key in ("config", "data", "fingerprint") if key not in about]
-        if missing or not isinstance(about["config"], dict):
-            raise FormatError(f"{path}/config.json is damaged: it has no {(*missing, 'config')[0]}")
+        validate(about, ABOUT, file, "train again")
         return cls(path, about)
 
+    def claim(self) -> "RunFolder":
+        """Take the run's lock, as the one process that writes it; a `BusyError` names another."""
+        lock = Lock(self.path / ".lock")
+        lock.take(str(self.path))
+        self.lock = lock
+        return self
+
+    def release(self) -> None:
+        """Let other processes write the run."""
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
     def discard_if_unused(self) -> None:
-        """Remove the folder of a run that was refused before its first epoch."""
-        if not (self.path / "metrics.jsonl").exists():
-            (self.path / "config.json").unlink()
-            if not any(self.path.iterdir()):
-                self.path.rmdir()
+        """Remove the folder of a run that was refused before its first epoch, and release it."""
+        if self.lock is not None and not (self.path / "metrics.jsonl").exists():
+            self.discard()
+        self.release()
+
+    def discard(self) -> None:
+        """Remove and release a run without an epoch worth keeping; other files there stay."""
+        for name in ("config.json", "metrics.jsonl", "state.safetensors"):
+            (self.path / name).unlink(missing_ok=True)
+        self.release()
+        if self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()
 
     @property
     def config(self) -> TrainConfig:
-        # A setting newer than the run takes its default, which is the behaviour the run had.
-        return TrainConfig.from_dict(self.about["config"]).complete()
+        return _settings(self.about["config"], self.path / "config.json")
+
+    @classmethod
+    def to_resume(cls, path: Path) -> "RunFolder":
+        """As `open`; refuses a run that has stopped because its numbers went wrong."""
+        folder = cls.open(path)
+        if folder.stopped is not None:
+            raise InputError(f"{path} cannot be continued: {folder.stopped}, and start a new run")
+        return folder
+
+    @property
+    def has_model(self) -> bool:
+        """True if training has ended, in whatever way."""
+        return (self.path / "result.json").exists()
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run has stopped before its end; None if it has not."""
+        return self._read_result().get("stopped") if self.has_model else None
 
     @property
     def finished(self) -> bool:
-        return (self.path / "result.json").exists()
+        return self.has_model and self.stopped is None
+
+    @property
+    def _remedy(self) -> str:
+        return f"free some space, then continue with: fastgcn train --resume {self.path}"
 
     def write_history(self, history: list[dict[str, Any]]) -> None:
-        write_text(self.path / "metrics.jsonl", "".join(dumps(record) + "\n" for record in history))
+        lines = "".join(dumps(record) + "\n" for record in history)
+        write_text(self.path / "metrics.jsonl", lines, remedy=self._remedy)
 
     def append_history(self, record: dict[str, Any]) -> None:
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        path = self.path / "metrics.jsonl"
+        with explained(path, self._remedy), path.open("a", encoding="utf-8") as file:
             file.write(dumps(record) + "\n")
 
     def read_history(self, epochs: int) -> list[dict[str, Any]]:
         """The first `epochs` records; a kill may have left later ones incomplete."""
         path = self.path / "metrics.jsonl"
         try:
-            lines = path.read_bytes().splitlines()[:epochs]
-            records = [with_nan(json.loads(line)) for line in lines]
+            with open_regular(path) as file:
+                lines = file.read().splitlines()[:epochs]
+            records = [parse_json(line) for line in lines]
         except FileNotFoundError:
             raise MissingFileError(f"{path} is missing") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except ValueError as error:
             raise FormatError(f"{path} is damaged: {error}") from None
         if len(records) < epochs:
             raise FormatError(f"{path} is damaged: it has {len(records)} epochs of {epochs}")
-        return records
+        for number, record in enumerate(records, 1):
+            check_epoch(record, number, path)
+        return [with_nan(record) for record in records]
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        data = _safetensors(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
-        write_bytes(self.path / "state.safetensors", data)
+        """Write what resuming needs; the history up to here reaches the disk before it."""
+        sync(self.path / "metrics.jsonl")
+        data = safetensors_bytes(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
+        write_bytes(self.path / "state.safetensors", data, remedy=self._remedy)
 
     def load_checkpoint(self) -> Checkpoint | None:
         path = self.path / "state.safetensors"
         if not path.exists():
             return None
-        tensors, metadata = _read_safetensors(path, ("progress",))
-        return Checkpoint(tensors, json.loads(metadata["progress"]))
+        tensors, metadata = read_safetensors(path, ("progress",))
+        return Checkpoint(tensors, parsed(metadata["progress"], "progress", PROGRESS, path))
 
     def finish(self, run: Run) -> None:
-        """Write the model, then the result that marks the run as finished."""
+        """Write the model, then the result, which marks the run as finished or stopped."""
         model = run.model
         metadata = {
             "schema": str(SCHEMA),
@@ -157,37 +229,62 @@ class RunFolder:
             "fingerprint": run.fingerprint,
         }
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-        write_bytes(self.path / "model.safetensors", _safetensors(tensors, metadata))
-        write_text(self.path / "result.json", dumps(run.metrics, indent=1))
+        data = safetensors_bytes(tensors, metadata)
+        write_bytes(self.path / "model.safetensors", data, remedy=self._remedy)
+        sums = {name: checksum(self.path / name) for name in _SUMMED}
+        result = dumps({**run.metrics, "files": sums}, indent=1)
+        write_text(self.path / "result.json", result, remedy=self._remedy)
+
+    def verify(self) -> bool:
+        """Compare all checksums; False if a file has none, as in runs of earlier versions."""
+        verified = True
+        for name in ("model.safetensors", "state.safetensors"):
+            if (self.path / name).exists():
+                verified &= has_checksum(self.path / name)
+        if (self.path / "result.json").exists():
+            self.load()
+            sums = read_any(self.path / "result.json", "").get("files", {})
+            for name in _SUMMED:
+                if name in sums and checksum(self.path / name) != sums[name]:
+                    raise FormatError(f"{self.path / name} is damaged: its checksum has changed")
+            verified &= all(name in sums for name in _SUMMED)
+        return verified
 
     def load(self) -> Run:
-        if not self.finished:
+        if not self.has_model:
             raise InputError(
                 f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
             )
         path = self.path / "model.safetensors"
-        tensors, metadata = _read_safetensors(
+        tensors, metadata = read_safetensors(
             path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
         )
+        about = model_metadata(metadata, path.stat().st_size, path)
+        config = _settings(about["config"], path)
         try:
-            config = TrainConfig.from_dict(json.loads(metadata["config"])).complete()
-            names = json.loads(metadata["class_names"])
-            # Runs of earlier versions do not have them.
-            features = json.loads(metadata.get("feature_names", "null"))
-            model = build_model(
-                config, json.loads(metadata["sizes"]), multilabel=json.loads(metadata["multilabel"])
-            )
+            model = build_model(config, about["sizes"], multilabel=about["multilabel"])
             model.load_state_dict(tensors)
         except (TypeError, ValueError, RuntimeError) as error:
             raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+        if not all_finite(tensors.values()):
+            raise FormatError(
+                f"{path} has weights that are not finite, because its training diverged; train "
+                "again with a lower learning_rate or with scaled features"
+            )
         result = self._read_result()
+        check_result(result, about["sizes"][-1], self.path / "result.json")
+        if "stopped" in result:
+            note(
+                f"{self.path} is not a finished run: {result['stopped']}; epoch "
+                f"{result.get('best_epoch')}, the best before that, is used"
+            )
         return Run(
             model=model.eval(),
             config=config,
             history=self.read_history(result["epochs"]),
             metrics=result,
-            class_names=None if names is None else tuple(names),
-            feature_names=None if features is None else tuple(features),
+            class_names=about["class_names"] and tuple(about["class_names"]),
+            feature_names=about["feature_names"] and tuple(about["feature_names"]),
             fingerprint=metadata["fingerprint"],
             source=self.about["data"],
             path=self.path,
@@ -195,41 +292,17 @@ class RunFolder:
 
     def _read_result(self) -> dict[str, Any]:
         path = self.path / "result.json"
-        try:
-            result = with_nan(json.loads(path.read_bytes()))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FormatError(f"{path} is damaged: {error}") from None
-        if not isinstance(result, dict) or not isinstance(result.get("epochs"), int):
-            raise FormatError(f"{path} is damaged: it does not say how many epochs there were")
-        return result
+        result = read_checked(path, RESULT, absent=f"{path} is missing", remedy="train again")
+        return {name: with_nan(value) for name, value in result.items() if name != "files"}
 
 
-def _safetensors(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-    """A safetensors file of the same bytes for the same content.
-
-    The library writes metadata in a random order; the header (its length in 8 bytes, then JSON
-    padded with blanks to a multiple of 8) is written again with its keys sorted.
-    """
-    data = save(tensors, metadata)
-    length = int.from_bytes(data[:8], "little")
-    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + data[8 + length :]
+# The files whose checksums `result.json` has. That of `state.safetensors` is in it.
+_SUMMED = ("config.json", "metrics.jsonl", "model.safetensors")
 
 
-def _read_safetensors(
-    path: Path, required: tuple[str, ...]
-) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, and its metadata, which has the `required` keys."""
+def _settings(values: Mapping[str, Any], path: Path) -> TrainConfig:
+    """The settings of a run; one that is newer than the run takes its default."""
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-        tensors = load_file(path)
-    except FileNotFoundError:
-        raise MissingFileError(f"{path} is missing") from None
-    except (SafetensorError, OSError) as error:
-        raise FormatError(f"{path} is damaged: {error}") from None
-    for key in required:
-        if key not in metadata:
-            raise FormatError(f"{path} is damaged: its metadata lacks {key}")
-    return tensors, metadata
+        return TrainConfig.from_dict(values).complete()
+    except (InputError, TypeError, ValueError) as error:
+        raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None

@@ -9,9 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from fastgcn.backends import Backend, Checkpoint
-from fastgcn.backends.base import with_prefix
+from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.config import TrainConfig
 from fastgcn.model import WeightAverage
+from fastgcn.train.divergence import check_epoch, check_validation
 
 _PURPOSES = ("precompute", "sampling", "compute", "evaluation")
 
@@ -50,12 +51,16 @@ class Training:
         )
 
     def epoch(self) -> dict[str, Any]:
-        """One pass over the training nodes, and the record of it."""
+        """One pass over the training nodes, and the record of it.
+
+        Raises `NotFiniteError` if a number went wrong. History and best weights do not change then.
+        """
         start = time.perf_counter()
         trained = self.backend.train_epoch(len(self.history))
         for purpose, seconds in trained.seconds.items():
             self.seconds[purpose] += seconds
         self.batches += trained.batches
+        check_epoch(trained.loss, self.backend.model.state_dict())
         number = len(self.history) + 1
         record: dict[str, Any] = {
             "epoch": number,
@@ -69,6 +74,7 @@ class Training:
             began = time.perf_counter()
             scores = self.backend.evaluate("val", model)
             self.seconds["evaluation"] += time.perf_counter() - began
+            check_validation(scores)
             if scores is not None:
                 record |= {f"val_{name}": value for name, value in scores.scores().items()}
         record["seconds"] = time.perf_counter() - start
@@ -103,6 +109,7 @@ class Training:
         self.history = progress["history"]
         self.backend.restore(tensors, len(self.history))
         self.best = with_prefix(tensors, "best.")
+        check_alike(self.best, self.backend.model.state_dict())
         if self.average is not None:
             self.average.model.load_state_dict(with_prefix(tensors, "average."))
         self.batches = progress["batches"]

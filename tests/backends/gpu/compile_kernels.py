@@ -4,6 +4,7 @@ A script, for Triton either interprets kernels in a process or compiles them. It
 compute capability, such as 90; it prints the bytes of shared memory that each kernel takes.
 """
 
+import contextlib
 import json
 import sys
 from typing import Any
@@ -15,6 +16,7 @@ from triton.runtime.jit import JITFunction
 
 from fastgcn.kernels.gpu.blocks import BlockBuffers
 from fastgcn.kernels.gpu.step import AdamParameter, FusedStep
+from fastgcn.train.divergence import NotFiniteError
 from tests.backends.gpu.on_device import SETTINGS, training
 from tests.communities import communities
 
@@ -69,7 +71,8 @@ def main(capability: int) -> dict[str, dict[str, int]]:
 
     JITFunction.run = compiled
     for changes in NETWORKS:
-        training(communities(), SETTINGS.replace(**changes)).epoch()
+        with contextlib.suppress(NotFiniteError):  # nothing was computed: any number may come out
+            training(communities(), SETTINGS.replace(**changes)).epoch()
     for dtype in (torch.float32, torch.bfloat16):
         steps(dtype, 400, precision="tf32", frugal=False)
     steps(torch.float16, 400, precision="ieee", frugal=False)

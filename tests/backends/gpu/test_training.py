@@ -17,6 +17,7 @@ from fastgcn.backends.gpu.forward import apply_to_graph
 from fastgcn.backends.gpu.matrix import DeviceMatrix
 from fastgcn.errors import InputError
 from fastgcn.machine import choose_device, memory_of_device
+from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.run import RunFolder
 from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.backends.gpu.small import DEVICE
@@ -209,6 +210,15 @@ def test_too_little_memory_is_answered_with_what_to_lower() -> None:
             raise error
     with pytest.raises(RuntimeError, match="something else"), memory_of_device():
         raise RuntimeError("something else")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numpy, in Triton's interpreter
+def test_a_loss_that_is_not_finite_stops_a_training_on_the_device() -> None:
+    there = training(communities(), SETTINGS.replace(learning_rate=1e30))
+    with pytest.raises(NotFiniteError, match="the loss is|a weight is not finite|the validation"):
+        there.epoch()
+    assert there.history == []
+    assert there.best == {}
 
 
 def test_a_device_beyond_those_there_are_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,25 @@ def rare_validation(group: ProcessGroup) -> list[int]:
     return [record["epoch"] for record in run.history if "val_loss" in record]
 
 
+def diverging(shard: Shard, folder: Path) -> dict[str, str]:
+    """What ranks say that diverge in the first epoch, or in the second, or whose outputs do."""
+    graph = shard.graph
+    at_once, later = quick(learning_rate=1e30), quick(learning_rate=1e17, norm="layer", epochs=9)
+    run = fit(graph, quick(epochs=1), shard=shard)
+    with torch.no_grad():
+        for layer in run.model.convolutions:
+            layer.weight.fill_(3e38)
+    return {
+        "at once": refusal(lambda: fit(graph, at_once, run_dir=folder / "once", shard=shard)),
+        "later": refusal(
+            lambda: fit(
+                graph, later.replace(batch_size=64), run_dir=folder / "stopped", shard=shard
+            )
+        ),
+        "outputs": refusal(lambda: predict(run, shard)),
+    }
+
+
 def two(group: ProcessGroup, folder: Path) -> dict[str, Any]:
     graph = communities()
     shard = Shard.of_graph(graph, group)
@@ -155,6 +174,7 @@ def two(group: ProcessGroup, folder: Path) -> dict[str, Any]:
         "epochs": len(run.history),
         "refused parts": refused_parts(group, folder),
         "refused settings": refused_settings(shard),
+        "diverging": diverging(shard, folder),
         "from parts": from_parts(group, folder, "good"),
         "from five parts": from_parts(group, folder, "five-parts"),
         "scores": scores,

@@ -12,7 +12,8 @@ from fastgcn import Split, fit, load
 from fastgcn.backends.ranks.backend import check_ranks_can
 from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.distributions import RankNumbering
-from fastgcn.backends.ranks.process_group import ProcessGroup, agreed_prefix
+from fastgcn.backends.ranks.joining import agreed_prefix
+from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.shard import Shard
 from fastgcn.cli.data import open_data
 from fastgcn.cli.train import run_folder
@@ -84,6 +85,9 @@ class Keys(dict[str, bytes]):
 
     def set(self, key: str, value: str) -> None:
         self[key] = value.encode()
+
+    def append(self, key: str, value: str) -> None:
+        self[key] = super().get(key, b"") + value.encode()
 
     def check(self, keys: list[str]) -> bool:
         return all(key in self for key in keys)

@@ -17,7 +17,7 @@ from fastgcn import Graph, Split
 from fastgcn.data.load import load
 from fastgcn.data.shards import BALANCED_BY, cut, is_sharded, open_parts, shard
 from fastgcn.data.store import save
-from fastgcn.errors import FormatError, InputError, MissingFileError
+from fastgcn.errors import FormatError, InputError, MissingFileError, WriteError
 from tests.cli_runner import run_cli
 from tests.communities import communities
 
@@ -150,7 +150,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("fastgcn.data.shards.write_npy", full)
-    with pytest.raises(InputError, match="No space left on device; free some space"):
+    with pytest.raises(WriteError, match="No space left on device; free some space"):
         shard(communities(), 2, tmp_path / "parts")
     assert list(tmp_path.iterdir()) == []
 

@@ -82,6 +82,17 @@ def test_a_checkpoint_of_two_ranks_continues_on_one_and_on_three(
     assert Run.load(scenes["folder"]["path"] / "continued").metrics["ranks"] == 3
 
 
+def test_ranks_whose_numbers_go_wrong_stop_together(scenes: Scenes) -> None:
+    said, folder = scenes["two"]["diverging"], scenes["folder"]["path"]
+    assert said["at once"].endswith("no epoch before it can be kept")
+    assert not (folder / "once").exists()
+    assert said["later"].startswith("training diverged in epoch 2, where ")
+    run = Run.load(folder / "stopped")
+    assert run.stopped is not None
+    assert np.isfinite(predict(run, communities())).all()
+    assert "outputs are not finite for" in said["outputs"]
+
+
 def test_ranks_validate_as_rarely_as_one_process(scenes: Scenes) -> None:
     assert scenes["two"]["validated"] == [3, 4]
 

@@ -134,6 +134,28 @@ def test_without_a_feature_file(tmp_path: Path) -> None:
         GRAPHSAGE.read(tmp_path)
 
 
+@pytest.mark.parametrize("number", [10**400, 1e300])
+def test_features_of_nodes_beyond_float32(tmp_path: Path, number: float) -> None:
+    (write(tmp_path, toy()) / "toy-feats.npy").unlink()
+    content = get(tmp_path, "G")
+    for entry in content["nodes"]:
+        entry["feature"] = [number]
+    put(tmp_path, "G", content)
+    with pytest.raises(FormatError, match="not one list of numbers|must be finite"):
+        GRAPHSAGE.read(tmp_path)
+
+
+@pytest.mark.parametrize("own", ["--5", "²", "٣", "9" * 5000])
+def test_ids_that_look_like_numbers_are_text(tmp_path: Path, own: str) -> None:
+    """networkx gives these nodes no id of its own; those that it lists are integers."""
+    content = get(write(tmp_path, toy(), [0, 1, 2, 3, 4, 5, 6, own], links="id"), "G")
+    content["nodes"] = [node for node in content["nodes"] if node["id"] != own]
+    put(tmp_path, "G", content)
+    graph = GRAPHSAGE.read(tmp_path, links="id")
+    assert graph.node_ids is not None
+    assert list(graph.node_ids) == [0, 1, 2, 3, 4, 5, 6, own]
+
+
 def test_a_node_with_one_of_two_marks_is_in_no_part(tmp_path: Path) -> None:
     content = get(write(tmp_path, toy()), "G")
     content["nodes"][ORDER.index(7)]["val"] = True
@@ -160,6 +182,10 @@ def test_a_missing_file_is_named(tmp_path: Path, part: str) -> None:
     [
         ("G", (), [], "must hold an object, got list"),
         ("G", ("nodes",), 3, "must have a list 'nodes'"),
+        ("G", ("nodes", 0, "id"), 10**4000, r"in the id map, but 1000.*\.\.\..* is not"),
+        ("G", ("nodes", 0, "id"), [[[1]]], "in the id map, but"),
+        ("G", ("links", 0, "source"), 10**30, "has a link to a number beyond 64 bits"),
+        ("G", ("links", 0, "weight"), 10**400, "the weight of a link must be a number"),
         ("G", ("links", 0), 3, "entries of 'links' must be objects"),
         ("G", ("nodes", 0), {"val": True}, "an id that is in the id map, but None is not"),
         ("G", ("nodes", 0, "id"), "stranger", "but 'stranger' is not"),

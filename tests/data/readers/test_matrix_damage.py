@@ -71,7 +71,7 @@ BAD_ARRAYS: list[tuple[str, str, dict[str, Any], str]] = [
     ("reddit-fastgcn", "reddit.npz", {"val_index": [8, 9]}, "split.val must lie in 0..7"),
     ("reddit-fastgcn", "reddit.npz", {"val_index": [0, 1]}, "node 0 is in both train and val"),
     ("reddit-fastgcn", "reddit.npz", {"feats": np.ones((3, 2))}, "features must have 8 rows"),
-    ("reddit-fastgcn", "reddit.npz", {"feats": OBJECTS}, "Object arrays cannot be loaded"),
+    ("reddit-fastgcn", "reddit.npz", {"feats": OBJECTS}, "it holds Python objects"),
     ("reddit-dgl", "reddit_data.npz", {"node_types": [1] * 7}, "must hold 8 times 1"),
     ("reddit-dgl", "reddit_data.npz", {"node_types": [4] * 8}, "got shape .* the types .4."),
     ("reddit-dgl", "reddit_data.npz", {"node_types": ["a"] * 8}, "must hold 8 times 1"),

@@ -129,7 +129,7 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
     "cut off": ("ally", array_pickle(ONES)[:-40], "is damaged or not a pickle"),
     "no pickle": ("graph", b"this is text", "is damaged or not a pickle"),
     "empty": ("tx", b"", "is damaged or not a pickle"),
-    "array for matrix": ("allx", array_pickle(ONES), "a complete CSR matrix, got a array"),
+    "array for matrix": ("allx", array_pickle(ONES), "a complete CSR matrix, got an array"),
     "matrix for array": ("ally", matrix_pickle(csr_array(ONES)), "must hold an array of numbers"),
     "list for dictionary": ("graph", b"\x80\x02].", "must hold a dictionary of lists"),
     "too few labels": ("ally", array_pickle(ONES[:, :1]), "must hold 530 rows"),
@@ -143,6 +143,10 @@ DAMAGE: dict[str, tuple[str, bytes, str]] = {
         "node 540, but nodes end at 539",
     ),
     "a negative end": ("graph", lists_pickle({-1: [0]}), "got -1"),
+    "an edge to a list": ("graph", pickle.dumps({0: [[[1]]]}, 2), "by numbers from 0, got a list"),
+    "a wide number": ("graph", pickle.dumps({0: [2**63]}, 2), "by numbers from 0, got 9223372036"),
+    "a long index": ("test.index", b"9" * 5000, "one node number per line"),
+    "no ASCII": ("test.index", "５３０".encode(), "one node number per line"),
     "edge to text": ("graph", pickle.dumps({0: ["a"]}, 2), "got 'a'"),
     "no list": ("graph", pickle.dumps({0: 1}, 2), "a list for each node, but not for 0"),
     "text as index": ("test.index", b"530\nabc\n", "one node number per line"),
@@ -164,6 +168,41 @@ def test_damage_is_named(tmp_path: Path, kind: str) -> None:
     with pytest.raises(FormatError, match=message) as error:
         PLANETOID.read(tmp_path)
     assert str(file) in str(error.value)
+
+
+LEAST = np.iinfo(np.int64).min  # its difference from any offset above 0 wraps around
+
+
+@pytest.mark.parametrize("part", ["allx", "tx"])
+@pytest.mark.parametrize(("place", "value"), [(-1, LEAST), (1, LEAST), (-1, 10**9), (0, 1)])
+def test_offsets_are_checked(tmp_path: Path, part: str, place: int, value: int) -> None:
+    folder = write(tmp_path, chain(FULL), python=3)
+    matrix = csr_matrix(pieces(chain(FULL))[part])
+    offsets = matrix.indptr.astype(np.int64)
+    offsets[place] = value
+    matrix.indptr = offsets
+    (folder / f"ind.toy.{part}").write_bytes(pickle.dumps(matrix, protocol=2))
+    with pytest.raises(FormatError, match=rf"ind\.toy\.{part} holds a damaged sparse matrix"):
+        PLANETOID.read(folder)
+
+
+def test_half_precision_and_foreign_byte_order(tmp_path: Path) -> None:
+    folder = write(tmp_path, chain(FULL), python=3)
+    for part, kind in (("allx", np.float16), ("tx", ">f8")):
+        matrix = csr_matrix(pieces(chain(FULL))[part])
+        matrix.data = matrix.data.astype(kind)
+        (folder / f"ind.toy.{part}").write_bytes(pickle.dumps(matrix, protocol=2))
+    assert_same(PLANETOID.read(folder), chain(FULL))
+
+
+def test_a_width_that_nothing_could_hold(tmp_path: Path) -> None:
+    """The product that placed the rows of `tx` took memory for every column."""
+    folder = write(tmp_path, chain(FULL), python=3)
+    for part in ("allx", "tx"):
+        matrix = csr_matrix(pieces(chain(FULL))[part])
+        wide = csr_matrix((matrix.data, matrix.indices, matrix.indptr), (matrix.shape[0], 1 << 40))
+        (folder / f"ind.toy.{part}").write_bytes(pickle.dumps(wide, protocol=2))
+    assert PLANETOID.read(folder).n_features == 1 << 40
 
 
 def test_too_few_rows_for_the_authors_split(tmp_path: Path) -> None:

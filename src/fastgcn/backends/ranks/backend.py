@@ -1,6 +1,7 @@
 """`RanksBackend`: the CPU's backend in one of several processes, on its shard of the graph."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -25,6 +26,8 @@ from fastgcn.backends.steps import Adam, AutogradStep, Step, loss_of
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.errors import InputError
+from fastgcn.features.extremes import Extreme, extreme
+from fastgcn.features.plan import check_memory
 from fastgcn.features.sparse import InputRows
 from fastgcn.features.store import (
     ColumnMoments,
@@ -174,6 +177,9 @@ def weight_of(loss: nn.Module, labels: Tensor) -> Tensor:
 class RanksBackend(CpuBackend):
     """One of several processes that train together, each with its shard of the graph."""
 
+    # Ranks draw batches ahead together; one that stopped would leave the others waiting.
+    stops_within_epochs = False
+
     def __init__(self, shard: Shard, config: TrainConfig) -> None:
         super().__init__(shard.graph, config)
         self.shard, self.group = shard, shard.group
@@ -185,6 +191,8 @@ class RanksBackend(CpuBackend):
     def _check(self) -> None:
         check_trainable(self.shard.graph, self.config)
         check_ranks_can(self.config)
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        check_memory(self.shard.graph, self.config, shares=self.group.size, here=here)
         self.group.use_device(self.config.device)
 
     def on_first(self, what: str, do: Callable[[], T]) -> T | None:
@@ -196,6 +204,9 @@ class RanksBackend(CpuBackend):
         progress = b"" if checkpoint is None else json.dumps(checkpoint.progress).encode()
         tensors, progress = (comm.broadcast(data, what) for data in (tensors, progress))
         return Checkpoint(load(tensors), json.loads(progress)) if progress else None
+
+    def agree(self, value: int) -> int:
+        return max(self.group.host_comm.gather_counts(value, "whether to go on"))
 
     @property
     def device(self) -> torch.device:
@@ -245,6 +256,13 @@ class RanksBackend(CpuBackend):
             words = np.random.SeedSequence([self.config.seed, epoch, self.group.rank])
             self.learner.dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
         return super().train_epoch(epoch)
+
+    def largest_feature(self) -> Extreme:
+        own, comm = extreme(self.shard.features), self.group.host_comm
+        row = torch.tensor([own.value, own.node + self.shard.start, own.column])[None]
+        rows = comm.all_gather(row.double(), [1] * comm.size, "largest features").tolist()
+        each = [Extreme(value, int(node), int(column)) for value, node, column in rows]
+        return max(each, key=lambda found: found.size)
 
     def facts(self) -> dict[str, Any]:
         """The number of ranks, and the bytes that this one has sent."""

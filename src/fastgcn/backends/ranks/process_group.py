@@ -2,8 +2,6 @@
 
 import json
 import os
-import time
-import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -11,9 +9,9 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import rendezvous
 
 from fastgcn.backends.ranks.collectives import Communicator
+from fastgcn.backends.ranks.joining import agreed_prefix, has_agent, open_store
 from fastgcn.errors import ElsewhereError, FastGCNError, InputError, PeerError
 
 T = TypeVar("T")
@@ -51,8 +49,7 @@ class ProcessGroup:
         store, limit = None, timedelta(seconds=max(timeout, _JOINING))
         try:
             if size > 1 or has_agent():
-                store, _, _ = next(iter(rendezvous("env://", rank, size, timeout=limit)))
-                store.set_timeout(limit)
+                store = open_store(rank, size, limit)
             if size > 1:
                 assert store is not None
                 prefix = agreed_prefix(store, rank, size, limit.total_seconds())
@@ -64,7 +61,9 @@ class ProcessGroup:
                     timeout=limit,
                 )
             return cls(rank, size, timeout, store if has_agent() else None)
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
+            if isinstance(error, FastGCNError):
+                raise
             raise PeerError(
                 f"rank {rank} could not join the {size} processes of the run at "
                 f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}: {error}; check that all "
@@ -144,40 +143,6 @@ class ProcessGroup:
 
     def _refusal(self, message: str) -> FastGCNError:
         return InputError(message) if self.is_main else ElsewhereError(message)
-
-
-def has_agent() -> bool:
-    """True if torchrun's agent keeps a store that outlives restarts of the processes."""
-    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
-def agreed_prefix(store: Store, rank: int, size: int, seconds: float) -> str:
-    """A new text that all ranks agree on, to prefix their keys in the store.
-
-    After a restart, torchrun's store still has the addresses of processes that have ended; a rank
-    that read them would wait for these processes forever. So every other rank writes a new word.
-    The first rank answers each word, also words from before the restart, with the prefix, until
-    all ranks have confirmed it.
-    """
-    if rank > 0:
-        word = uuid.uuid4().hex
-        store.set(f"hello/{rank}", word)
-        found: str = store.get(f"welcome/{rank}/{word}").decode()
-        store.set(f"here/{rank}/{found}", "")
-        return found
-    prefix, missing = uuid.uuid4().hex, set(range(1, size))
-    deadline = time.monotonic() + seconds
-    while missing:
-        for other in sorted(missing):
-            if store.check([f"hello/{other}"]):
-                word = store.get(f"hello/{other}").decode()
-                store.set(f"welcome/{other}/{word}", prefix)
-            if store.check([f"here/{other}/{prefix}"]):
-                missing.discard(other)
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"rank {min(missing)} has not joined")
-        time.sleep(0.01)
-    return prefix
 
 
 def _device(name: str, local_rank: int) -> torch.device:

@@ -16,8 +16,15 @@ from fastgcn.data.shards import StoredShard, cut
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import scaling_factors
 from fastgcn.graph.checks import Split, plain
-from fastgcn.graph.csr import CSR, check_columns, check_rows, index_dtype
-from fastgcn.graph.edges import GraphEdges, Rows, count_inside, positions, row_chunks
+from fastgcn.graph.csr import CSR, check_rows, index_dtype
+from fastgcn.graph.edges import (
+    GraphEdges,
+    Rows,
+    check_ascending,
+    count_inside,
+    positions,
+    row_chunks,
+)
 from fastgcn.graph.graph import Graph, own_ids, parse_nodes
 
 
@@ -264,7 +271,7 @@ def _with_loops(
         position=position,
         counts=counts,
     )
-    check_columns(columns, n, csr.indices)
+    check_ascending(indptr, columns, n, csr.indices)
     return Rows(indptr, columns.astype(index_dtype(n), copy=False), values), sums + loops
 
 

@@ -4,12 +4,15 @@
 gives each node's row in `-feats.npy`; `-class_map.json` its class, or a list of 0 and 1.
 """
 
+import re
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.data.readers.npz import read_npy
 from fastgcn.data.readers.parts import (
     Edges,
     Reader,
@@ -20,7 +23,6 @@ from fastgcn.data.readers.parts import (
     need,
     one_of,
     read_json,
-    read_npy,
 )
 from fastgcn.errors import FormatError
 from fastgcn.graph.checks import Split
@@ -29,6 +31,7 @@ from fastgcn.progress import progress
 
 _EXPECTS = "PREFIX-G.json, PREFIX-id_map.json, PREFIX-class_map.json and mostly PREFIX-feats.npy"
 _GRAPH, _ROWS, _CLASSES = "-G.json", "-id_map.json", "-class_map.json"
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _LINKS = {"index": "positions in the list of nodes", "id": "ids of nodes"}
 
 
@@ -117,10 +120,11 @@ def _node_link(path: Path) -> dict[str, Any]:
 def _node_rows(nodes: list[dict[str, Any]], rows: dict[str, int], path: Path) -> IntArray:
     """(len(nodes),) the row of each listed node."""
     for node in nodes:
-        if not isinstance(node.get("id"), int | str) or str(node["id"]) not in rows:
+        own = node.get("id")
+        if not isinstance(own, int | str) or not _short(own) or str(own) not in rows:
             raise FormatError(
                 f"{path}: every node must have an id that is in the id map, but "
-                f"{node.get('id')!r} is not"
+                f"{shortened(own)} is not"
             )
     found = np.array([rows[str(node["id"])] for node in nodes], dtype=np.int64)
     if len(np.unique(found)) != len(found):
@@ -132,6 +136,8 @@ def _edges(graph: dict[str, Any], node_rows: IntArray, links: str | None, path: 
     entries = graph["links"]
     try:
         ends = [link[key] for key in ("source", "target") for link in entries]
+        if not all(map(_short, ends)):
+            raise FormatError(f"{path} has a link to a number beyond 64 bits")
         distinct = set(ends)
     except (KeyError, TypeError):
         raise FormatError(f"{path}: every link must have a source and a target") from None
@@ -142,7 +148,7 @@ def _edges(graph: dict[str, Any], node_rows: IntArray, links: str | None, path: 
         return Edges(source, target)
     try:
         weights = np.array([link.get("weight", 1) for link in entries], dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise FormatError(f"{path}: the weight of a link must be a number") from None
     return Edges(source, target, None if np.all(weights == 1) else weights)
 
@@ -180,9 +186,9 @@ def _features(path: Path, nodes: list[dict[str, Any]], node_rows: IntArray, n: i
 
 def _features_of_nodes(lists: list[Any], node_rows: IntArray, n: int, path: Path) -> FloatArray:
     try:
-        values = np.array(lists, dtype=np.float32)
-    except (ValueError, TypeError):
-        values = np.empty(0, np.float32)
+        values = np.array(lists, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        values = np.empty(0, np.float64)
     if values.ndim != 2 or len(node_rows) != n:
         raise FormatError(
             f"{path} is missing, and the nodes' own features are not one list of numbers a node, "
@@ -200,12 +206,17 @@ def _split(nodes: list[dict[str, Any]], node_rows: IntArray) -> Split:
     return Split(node_rows[said & ~val & ~test], node_rows[val], node_rows[test])
 
 
+def _short(value: Any) -> bool:
+    """False for an integer beyond 64 bits: many of these have one hash, so sets would be slow."""
+    return type(value) is not int or -(2**63) <= value < 2**63
+
+
 def _own_ids(nodes: list[dict[str, Any]], rows: dict[str, int]) -> list[Any] | None:
     """The ids in the order of the rows; None if they are the row numbers."""
     whole = all(type(node["id"]) is int for node in nodes)
     ids: list[Any] = [""] * len(rows)
     for key, row in rows.items():
-        ids[row] = int(key) if whole and key.lstrip("-").isdigit() else key
+        ids[row] = int(key) if whole and _NUMBER.fullmatch(key) else key
     return None if ids == list(range(len(ids))) else ids
 
 

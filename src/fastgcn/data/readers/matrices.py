@@ -1,5 +1,6 @@
 """Formats of numpy and scipy files: GraphSAINT, Reddit (two), gnn-benchmark, `.npz` folders."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,19 +8,17 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import AnyArray, IntArray
+from fastgcn.data.readers.npz import checked_sparse, read_npy, read_npz, read_sparse, sizes_of
 from fastgcn.data.readers.parts import (
     Reader,
     build,
-    checked_sparse,
+    check_room,
     edges_of,
     has_any,
     labels_of,
     naming,
     need,
     read_json,
-    read_npy,
-    read_npz,
-    read_sparse,
     square,
 )
 from fastgcn.errors import FormatError, MissingFileError
@@ -28,6 +27,7 @@ from fastgcn.graph.checks import Split
 from fastgcn.graph.graph import Graph
 
 _PARTS = ("train", "val", "test")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")  # a node's number as JSON's keys have it
 
 
 def _read_saint(path: Path, *, name: str | None = None, directed: bool | None = None) -> Graph:
@@ -40,14 +40,15 @@ def _read_saint(path: Path, *, name: str | None = None, directed: bool | None = 
     adjacency_file, features_file, role_file, classes_file = files
     adjacency = square(read_sparse(adjacency_file), adjacency_file)
     n = adjacency.shape[0]
-    rows = {str(node): node for node in range(n)}
+    classes = read_json(classes_file)
+    rows = {key: int(key) for key in classes if _NUMBER.fullmatch(key) and int(key) < n}
     return build(
         path,
         edges_of(adjacency, weighted=False),
         n=n,
         directed=directed,
         features=read_npy(features_file),
-        labels=labels_of(read_json(classes_file), rows, n, classes_file),
+        labels=labels_of(classes, rows, n, classes_file),
         split=_split_by_role(read_json(role_file), role_file),
         name=name,
     )
@@ -59,7 +60,10 @@ def _split_by_role(roles: dict[str, Any], path: Path) -> Split:
         ids = roles.get(role)
         if not isinstance(ids, list) or not all(type(node) is int for node in ids):
             raise FormatError(f"{path} must give a list of node numbers under {role!r}")
-        parts.append(np.array(ids, dtype=np.int64))
+        try:
+            parts.append(np.array(ids, dtype=np.int64))
+        except OverflowError:
+            raise FormatError(f"{path} names a node by a number beyond 64 bits") from None
     return Split(*parts)
 
 
@@ -166,7 +170,7 @@ def _read_gnn_benchmark(
         n=adjacency.shape[0],
         directed=directed,
         features=_either(arrays, "attr", "attr_matrix", path),
-        labels=labels.toarray() if isinstance(labels, csr_array) else labels,
+        labels=_dense(labels, path) if isinstance(labels, csr_array) else labels,
         class_names=arrays.get("class_names"),
         name=name,
     )
@@ -177,7 +181,14 @@ def _matrix(arrays: dict[str, Any], what: str, path: Path) -> Any:
     if missing:
         raise FormatError(f"{path} lacks the array {missing[0]!r}")
     parts = {part: arrays[f"{what}_{part}"] for part in _CSR_PARTS[:3]}
-    return checked_sparse(path, "csr", arrays[f"{what}_shape"], parts)
+    return checked_sparse(path, "csr", sizes_of(arrays[f"{what}_shape"], path), parts)
+
+
+def _dense(matrix: csr_array, path: Path) -> AnyArray:
+    rows, columns = matrix.shape
+    check_room(path, rows * columns * matrix.dtype.itemsize)
+    table: AnyArray = matrix.toarray()
+    return table
 
 
 def _either(arrays: dict[str, Any], sparse: str, dense: str, path: Path) -> Any:
@@ -205,7 +216,7 @@ def _read_npz_folder(path: Path, *, name: str | None = None, directed: bool | No
         edges_of(adjacency),
         n=adjacency.shape[0],
         directed=directed,
-        features=csr_array(read_sparse(features_file)),
+        features=read_sparse(features_file),
         labels=arrays["labels"],
         split=Split(*(arrays.get(part, none) for part in _PARTS)),
         name=name,

@@ -16,13 +16,15 @@ from fastgcn.data.readers.parts import Edges, Reader, build, choice, identity, n
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.graph.checks import Split
 from fastgcn.graph.graph import Graph
-from fastgcn.progress import progress
+from fastgcn.memory import available_memory
 
 _EDGES, _LABELS = "edge.csv.gz", "node-label.csv.gz"
 _NODES, _EDGE_COUNT = "num-node-list.csv.gz", "num-edge-list.csv.gz"
 _FEATURES = "node-feat.csv.gz"
 _SPLIT = ("train.csv.gz", "valid.csv.gz", "test.csv.gz")
 
+_MOST_GRAPHS = 1 << 24  # of a data set that is refused for having several
+_MOST_COLUMNS = 1 << 16  # Arrow takes 20 seconds for the types of 160,000
 _BLOCK = 1 << 22  # bytes parsed together; larger blocks wait for their decompression
 
 
@@ -55,14 +57,15 @@ def _read(
     if n_edges and ends.shape[1] != 2:
         raise FormatError(f"{edge_file} must have two columns, got {ends.shape[1]}")
     source, target = ends.reshape(-1, 2).T
+    labels = _labels(label_file, n)  # first: its rows show that there are n nodes
     return build(
         path,
         Edges(source, target),
         n=n,
         directed=directed,
         features=_features(raw / _FEATURES, features, n),
-        labels=_labels(label_file, n),
-        split=_split(_split_folder(path, split)),
+        labels=labels,
+        split=_split(_split_folder(path, split), n),
         name=name or _folder_name(path),
     )
 
@@ -77,7 +80,7 @@ def _folder_name(path: Path) -> str:
 
 
 def _count(path: Path) -> int:
-    counts = _read_csv(path, np.int64)
+    counts = _short_csv(path, _MOST_GRAPHS)
     if counts.shape != (1, 1) or counts[0, 0] < 0:
         raise FormatError(
             f"{path} must hold one number, for a single graph, got shape {counts.shape}; "
@@ -123,38 +126,46 @@ def _split_folder(path: Path, scheme: str | None) -> Path | None:
     return path if any((path / name).is_file() for name in _SPLIT) else None
 
 
-def _split(folder: Path | None) -> Split:
+def _split(folder: Path | None, n: int) -> Split:
     if folder is None:
         return Split()
-    return Split(*(_ids(file) for file in need(folder, *_SPLIT)))
+    return Split(*(_ids(file, n) for file in need(folder, *_SPLIT)))
 
 
-def _ids(path: Path) -> IntArray:
-    ids = _read_csv(path, np.int64)
+def _ids(path: Path, n: int) -> IntArray:
+    ids = _short_csv(path, n)
     if len(ids) and ids.shape[1] != 1:
         raise FormatError(f"{path} must have one column of node ids, got {ids.shape[1]}")
     return ids.reshape(-1)
 
 
-def _read_csv(path: Path, dtype: type[np.generic], n_rows: int | None = None) -> AnyArray:
-    """(rows, columns) of a gzipped CSV file without a header.
+def _short_csv(path: Path, most: int) -> AnyArray:
+    """(rows, columns) int64 of a file that has at most so many rows."""
+    n_columns = _count_columns(path)
+    blocks, rows = [np.empty((0, n_columns), np.int64)], 0
+    for block in _blocks(path, np.dtype(np.int64), n_columns):
+        blocks.append(block)
+        rows += len(block)
+        if rows > most:
+            raise FormatError(f"{path} must have at most {most:,} rows, got {rows:,} or more")
+    return np.concatenate(blocks)
 
-    An empty field or `nan` is NaN, and an error if `dtype` is an integer. With `n_rows` the file
-    must have that many rows and is read directly into the result, so that features are never in
-    memory twice.
+
+def _read_csv(path: Path, dtype: type[np.generic], n_rows: int) -> AnyArray:
+    """(n_rows, columns) of a gzipped CSV file without a header, which must have that many rows.
+
+    An empty field or `nan` is NaN, and an error if `dtype` is an integer. The file is read
+    directly into the result, so that features are never in memory twice.
     """
     n_columns = _count_columns(path)
-    if n_columns == 0:
-        blocks: Iterator[AnyArray] = iter(())
-    else:
-        blocks = _blocks(path, np.dtype(dtype), n_columns)
-    if n_rows is None:
-        return np.concatenate([np.empty((0, n_columns), dtype), *blocks])
     table = _room(n_rows, n_columns, dtype, path)
     done = 0
-    for block in blocks:
-        if done + len(block) <= n_rows:
-            table[done : done + len(block)] = block
+    for block in _blocks(path, np.dtype(dtype), n_columns):
+        if done + len(block) > n_rows:
+            raise FormatError(
+                f"{path} must have {n_rows:,} rows, got {done + len(block):,} or more"
+            )
+        table[done : done + len(block)] = block
         done += len(block)
     if done != n_rows:
         raise FormatError(f"{path} must have {n_rows:,} rows, got {done:,}")
@@ -162,20 +173,23 @@ def _read_csv(path: Path, dtype: type[np.generic], n_rows: int | None = None) ->
 
 
 def _room(n_rows: int, n_columns: int, dtype: type[np.generic], path: Path) -> AnyArray:
-    try:
-        return np.empty((n_rows, n_columns), dtype)
-    except (MemoryError, ValueError):  # ValueError: more than any memory
+    if n_rows * n_columns * np.dtype(dtype).itemsize > available_memory():
         raise FormatError(
             f"{path} should have {n_rows:,} rows of {n_columns}, which do not fit in memory"
-        ) from None
+        )
+    return np.empty((n_rows, n_columns), dtype)
 
 
 def _count_columns(path: Path) -> int:
     try:
         with gzip.open(path) as file:
-            line = file.readline()
+            line = file.readline(_BLOCK)
     except (OSError, EOFError, zlib.error) as error:
         raise FormatError(f"{path} cannot be read as a gzip file: {error}") from None
+    if len(line) == _BLOCK:
+        raise FormatError(f"{path} has a row of more than {_BLOCK:,} bytes")
+    if line.count(b",") >= _MOST_COLUMNS:
+        raise FormatError(f"{path} has more than {_MOST_COLUMNS:,} columns")
     return line.count(b",") + 1 if line.strip() else 0
 
 
@@ -183,24 +197,27 @@ def _blocks(path: Path, dtype: np.dtype[Any], n_columns: int) -> Iterator[AnyArr
     import pyarrow as pa
     from pyarrow import csv
 
+    from fastgcn.data.tables.files import csv_batches
+
+    if n_columns == 0:
+        return
+
     options = csv.ConvertOptions(
         column_types={f"f{i}": pa.from_numpy_dtype(dtype) for i in range(n_columns)},
         null_values=["", "nan", "NaN"],
     )
     reading = csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK)
     try:
-        with (
-            pa.OSFile(str(path)) as raw,
-            pa.CompressedInputStream(raw, "gzip") as text,
-            progress(f"Reading {path.name}", path.stat().st_size, "bytes") as advance,
-        ):
-            seen = 0
-            for batch in csv.open_csv(text, reading, convert_options=options):
-                yield _dense(batch, dtype, path)
-                advance(raw.tell() - seen)
-                seen = raw.tell()
+        for batch in csv_batches(path, "gzip", reading, csv.ParseOptions(), options):
+            if batch.num_columns != n_columns:  # Arrow ends a row at a carriage return as well
+                raise FormatError(
+                    f"{path} must have {n_columns} columns in every row, got {batch.num_columns}"
+                )
+            yield _dense(batch, dtype, path)
     except (pa.ArrowException, OSError) as error:
-        raise FormatError(f"{path} is damaged or not a table of numbers: {error}") from None
+        raise FormatError(
+            f"{path} is damaged or not a table of numbers: {str(error)[:400]}"
+        ) from None
 
 
 def _dense(batch: Any, dtype: np.dtype[Any], path: Path) -> AnyArray:

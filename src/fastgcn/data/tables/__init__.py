@@ -16,15 +16,26 @@ from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
 from fastgcn.data.store import StoreWriter, is_store, open_store, read_manifest
 from fastgcn.data.tables.columns import NodeIndex
-from fastgcn.data.tables.files import TableFile, floats, is_number, listed
+from fastgcn.data.tables.files import (
+    FreeMemory,
+    TableFile,
+    decoded,
+    floats,
+    is_number,
+    is_text,
+    listed,
+)
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes, write_features
-from fastgcn.errors import InputError
+from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import checks
 from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.memory import memory_bytes
 
 # Rows of a Parquet file that are in memory together.
 _ROWS = 1 << 18
+
+# Bytes of an end of an edge as a Python object.
+_END_BYTES = 64
 
 # Unknown ids that a message names.
 _EXAMPLES = 5
@@ -199,11 +210,14 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
     types = {name: pa.string() for name in ends}
     if names.weight is not None and graph.weights is not None:
         types[names.weight] = pa.float64()
-    for batch in edge_table.batches(types):
-        for name, values in ends.items():
-            values += batch.column(name).to_pylist()
-        if names.weight in types:
-            weights.append(floats(batch.column(names.weight)))
+    room = FreeMemory(f"{edges}")
+    with edge_table.batches(types) as batches:
+        for batch in batches:
+            room.take(_END_BYTES * len(ends) * len(batch))
+            for name, values in ends.items():
+                values += _ids(batch.column(name), f"column {name!r} of {edges}")
+            if names.weight in types:
+                weights.append(floats(batch.column(names.weight)))
     return {
         "features": features,
         "source": ends[names.source],
@@ -213,12 +227,32 @@ def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
     }
 
 
+def _ids(column: pa.Array, what: str) -> list[Any]:
+    """The ids in a column of an edge table."""
+    column = decoded(column)
+    if not (is_text(column.type) or pa.types.is_integer(column.type)):
+        raise InputError(f"{what} must hold ids, integers or text, got {column.type}")
+    if column.null_count:
+        raise InputError(f"{what} must have an id in every row, but some have none")
+    values: list[Any] = column.to_pylist()
+    return values
+
+
 def _columns(graph: Graph) -> dict[str, Any]:
     folder = Path(graph.source["data"]) if graph.source else None
     if folder is None or not is_store(folder):
         return _COLUMNS
-    known: dict[str, Any] = read_manifest(folder).get("provenance", {}).get("columns", {})
+    known = read_manifest(folder).get("provenance", {}).get("columns", {})
+    if not isinstance(known, dict) or not all(
+        _is_column(name, known[name]) for name in known.keys() & _COLUMNS.keys()
+    ):
+        raise FormatError(f"{folder} is damaged: its manifest does not name the tables' columns")
     return _COLUMNS | known
+
+
+def _is_column(name: str, value: Any) -> bool:
+    names = value if name == "features" and isinstance(value, list) else [value]
+    return all(isinstance(each, str) for each in names)
 
 
 def _features(table: TableFile, columns: list[str], n: int, own: Any) -> AnyArray:
@@ -260,13 +294,14 @@ def _add_edges(
     if columns.weight is not None:
         types[columns.weight] = pa.float64()
     reader = _EdgeReader(table, columns, index)
-    for batch in table.batches(types, rows=_ROWS):
-        source, target = reader.ends(batch)
-        weights = reader.weights(batch)
-        # A table with unknown ids is read to its end only to count them.
-        if reader.unknown_rows == 0:
-            sorter.add(source, target, weights)
-        reader.row += len(batch)
+    with table.batches(types, rows=_ROWS) as batches:
+        for batch in batches:
+            source, target = reader.ends(batch)
+            weights = reader.weights(batch)
+            # A table with unknown ids is read to its end only to count them.
+            if reader.unknown_rows == 0:
+                sorter.add(source, target, weights)
+            reader.row += len(batch)
     reader.check_known()
 
 

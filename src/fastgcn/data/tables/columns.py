@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.data.layout import TextIds
 from fastgcn.data.tables.files import (
+    FreeMemory,
     TableFile,
     decoded,
     floats,
@@ -66,6 +67,7 @@ class IdCollector:
 
     def __init__(self, what: str, *, from_csv: bool) -> None:
         self._what, self._from_csv = what, from_csv
+        self._room = FreeMemory(what)
         self._chunks: list[pa.Array] = []
         self._text = False
         self.n = 0
@@ -75,7 +77,9 @@ class IdCollector:
             row = self.n + int(pc.index(ids.is_null(), True).as_py()) + 1
             raise InputError(f"{self._what} must give every node an id, but row {row:,} has none")
         self.n += len(ids)
-        self._chunks.append(self._narrowed(decoded(ids)))
+        chunk = self._narrowed(decoded(ids))
+        self._room.take(2 * chunk.nbytes)  # the index is as large
+        self._chunks.append(chunk)
 
     def _narrowed(self, ids: pa.Array) -> pa.Array:
         if pa.types.is_integer(ids.type):
@@ -186,18 +190,20 @@ def _integers_as_written(text: pa.Array) -> pa.Array | None:
 
 
 # An integer as it is printed, also by programs that turn integers with gaps into floats.
-_INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")
+_INTEGER = re.compile(r"(-?(?:0|[1-9]\d{0,99}))(?:\.0+)?")  # longer ones are names
 
 
 class Categories:
     """Takes a column in pieces and numbers its distinct values."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self._room = FreeMemory(what)
         self._codes = [np.empty(0, np.int32)]
         self._code_of: dict[Any, int] = {}
 
     def add(self, column: pa.Array) -> None:
         encoded = decoded(column).dictionary_encode()
+        self._room.take(8 * len(column) + encoded.dictionary.nbytes)
         codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
         codes.append(-1)  # last, so that the index -1 of a null finds it
         local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -222,7 +228,7 @@ class Classes:
         self._fixed = None if fixed is None else tuple(str(name) for name in fixed)
         if self._fixed is not None and len(set(self._fixed)) < len(self._fixed):
             raise InputError(f"classes must be distinct, got {listed(self._fixed)}")
-        self._categories = Categories()
+        self._categories = Categories(what)
 
     def add(self, column: pa.Array) -> None:
         column = decoded(column)
@@ -325,6 +331,9 @@ class _ClassLists:
         lengths = np.concatenate(self._lengths)
         nodes = np.repeat(np.arange(len(lengths)), lengths)
         ids, names = self._classes.finish(lambda row: checks.named(int(nodes[row]), node_ids))
+        FreeMemory(f"{len(names):,} classes of {len(lengths):,} nodes").take(
+            len(names) * len(lengths)
+        )
         labels = np.zeros((len(lengths), len(names)), np.bool_)
         labels[nodes[ids >= 0], ids[ids >= 0]] = True
         return (labels if names else None), names

@@ -1,8 +1,9 @@
 """`TableFile`: a CSV, TSV (both also compressed) or Parquet file, read in record batches."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from fastgcn.arrays import AnyArray, FloatArray, IntArray
-from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
+from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError, nearest
+from fastgcn.memory import available_memory, shown_bytes
 from fastgcn.progress import progress
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -24,6 +26,10 @@ _PARQUET = (".parquet", ".pq")
 # Bytes of a CSV file that are parsed together, and the longest row. Arrow reads many blocks
 # ahead; larger blocks took more memory and were not faster.
 _BLOCK = 1 << 20
+
+_MOST_COLUMNS = 1 << 16  # of a CSV file; Arrow takes 20 seconds for the types of 160,000
+
+_SHOWN = 400  # characters of Arrow's messages
 
 
 class TableFile:
@@ -38,20 +44,21 @@ class TableFile:
         if not path.exists():
             raise MissingFileError(f"there is no file {path}")
         if not path.is_file():
-            raise InputError(f"{path} must be a file, but is a folder")
+            kind = "a folder" if path.is_dir() else "a pipe or a device"
+            raise InputError(f"{path} must be a file, but is {kind}")
         kind, self._compression = _kind(path)
         self.is_csv = kind in _DELIMITERS
         self._delimiter = _DELIMITERS.get(kind, "")
         if path.stat().st_size == 0:
             raise FormatError(f"{path} is empty")
-        with _translated(path, []):
+        with _translated(path, [], OSError):
             if self.is_csv:
-                self._check_delimiter()
+                self._check_first_line()
             schema = self._csv_schema() if self.is_csv else self._parquet_schema()
             names = schema.names
         self.types: dict[str, Any] = dict(zip(names, schema.types, strict=True))
         if len(self.types) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
+            [(twice, _)] = Counter(names).most_common(1)
             raise FormatError(f"{path} must name each column once, but has {twice!r} twice")
 
     def require(self, name: str, what: str) -> str:
@@ -69,26 +76,33 @@ class TableFile:
             return None
         return self.require(name, what)
 
+    @contextmanager
     def batches(
         self, columns: Mapping[str, pa.DataType], *, rows: int = 1 << 16
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
         """The named columns, batch by batch, at most `rows` rows each in a Parquet file.
 
         A CSV file's text is parsed to the given types; Parquet columns keep their own types.
+        No batch is empty, and all text in it is UTF-8. An error of Arrow in the body of the
+        `with` statement becomes one sentence that names the file.
         """
-        with _translated(self.path, list(self.types)):
-            yield from (
-                self._csv_batches(columns) if self.is_csv else self._parquet_batches(columns, rows)
-            )
+        found = self._csv_batches(columns) if self.is_csv else self._parquet_batches(columns, rows)
+        with _translated(self.path, list(self.types)), closing(found):
+            yield found
 
-    def _check_delimiter(self) -> None:
-        """Raise if a table has another separator: it would be read as one wide column."""
-        with (
-            self.path.open("rb") as file,
-            pa.input_stream(file, compression=self._compression) as stream,
-        ):
+    def _check_first_line(self) -> None:
+        """Raise if a table has another separator, or more columns than Arrow reads in a minute.
+
+        With another separator, it would be read as one wide column.
+        """
+        with _stream(pa.OSFile(str(self.path)), self._compression) as stream:
             head = stream.read(_BLOCK).splitlines()[:1]
         first = head[0].decode(errors="replace").lstrip("\ufeff") if head else ""
+        if first.count(self._delimiter) >= _MOST_COLUMNS:
+            raise FormatError(
+                f"{self.path} has more than {_MOST_COLUMNS:,} columns; store the table as Parquet, "
+                "with the features in one column of lists"
+            )
         if self._delimiter in first:
             return
         for other, called in _SEPARATORS.items():
@@ -99,35 +113,24 @@ class TableFile:
                     f"{_SEPARATORS[self._delimiter]}, and with points in fractions"
                 )
 
-    def _csv_batches(self, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _csv_batches(self, columns: Mapping[str, pa.DataType]) -> Generator[pa.RecordBatch]:
         options = pa.csv.ConvertOptions(
             column_types=dict(columns),
             include_columns=list(columns),
             null_values=[""],  # a node may be called NA or null
             strings_can_be_null=True,
         )
-        what, size = f"Reading {self.path.name}", self.path.stat().st_size
-        with (
-            self.path.open("rb", buffering=0) as file,
-            progress(what, size, "bytes") as advance,
-            self._open_csv(file, options) as reader,
-        ):
-            seen = 0
-            for batch in reader:
-                advance(file.tell() - seen)
-                seen = file.tell()
-                yield batch
+        with _translated(self.path, list(self.types), OSError):
+            yield from csv_batches(self.path, self._compression, *self._how(), options)
 
     def _csv_schema(self) -> pa.Schema:
-        with self.path.open("rb") as file, self._open_csv(file, pa.csv.ConvertOptions()) as reader:
-            return reader.schema
+        options = pa.csv.ConvertOptions()
+        return _open_csv(self.path, self._compression, *self._how(), options)[0].schema
 
-    def _open_csv(self, file: Any, options: pa.csv.ConvertOptions) -> Any:
-        return pa.csv.open_csv(
-            pa.input_stream(file, compression=self._compression),
+    def _how(self) -> tuple[pa.csv.ReadOptions, pa.csv.ParseOptions]:
+        return (
             pa.csv.ReadOptions(block_size=_BLOCK),
             pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-            options,
         )
 
     def _parquet_schema(self) -> pa.Schema:
@@ -136,19 +139,72 @@ class TableFile:
 
     def _parquet_batches(
         self, columns: Mapping[str, pa.DataType], rows: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch]:
         with (
+            _translated(self.path, list(self.types), OSError),
             self._open_parquet() as file,
             progress(f"Reading {self.path.name}", file.metadata.num_rows, "rows") as advance,
         ):
             for batch in file.iter_batches(rows, columns=list(columns)):
                 advance(len(batch))
-                # Columns come in the file's order.
-                yield batch.select(list(columns))
+                if len(batch):
+                    batch.validate(full=True)  # Arrow trusts the file that text is UTF-8
+                    yield batch.select(list(columns))  # columns come in the file's order
 
     def _open_parquet(self) -> pa.parquet.ParquetFile:
         # With a buffer, Arrow streams a row group, which may be as large as the file.
         return pa.parquet.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False)
+
+
+def csv_batches(
+    path: Path,
+    compression: str | None,
+    reading: pa.csv.ReadOptions,
+    parsing: pa.csv.ParseOptions,
+    options: pa.csv.ConvertOptions,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a CSV file, block by block; no batch is empty."""
+    reader, raw = _open_csv(path, compression, reading, parsing, options)
+    with progress(f"Reading {path.name}", path.stat().st_size, "bytes") as advance, reader:
+        seen = 0
+        for batch in reader:
+            advance(raw.tell() - seen)
+            seen = raw.tell()
+            if len(batch):
+                yield batch
+
+
+def _open_csv(
+    path: Path, compression: str | None, *options: Any
+) -> tuple[pa.csv.CSVStreamingReader, pa.OSFile]:
+    """A reader of the file, and the file below it.
+
+    Arrow reads ahead on a thread of its own, which may outlive the reader. The file must
+    therefore be Arrow's own: a thread that reads a Python file while the interpreter ends
+    aborts the process. It is not closed here; Arrow closes it when its thread has let it go.
+    """
+    raw = pa.OSFile(str(path))
+    return pa.csv.open_csv(_stream(raw, compression), *options), raw
+
+
+def _stream(raw: pa.OSFile, compression: str | None) -> pa.NativeFile:
+    return raw if compression is None else pa.CompressedInputStream(raw, compression)
+
+
+class FreeMemory:
+    """Counts the bytes that a column takes; half of the free memory is enough for any column."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._most = what, available_memory() // 2
+        self._taken = 0
+
+    def take(self, n_bytes: int) -> None:
+        self._taken += n_bytes
+        if self._taken > self._most:
+            raise InputError(
+                f"{self._what} takes more than {shown_bytes(self._most)}, "
+                "half of the memory that is free"
+            )
 
 
 def listed(names: Iterable[Any], most: int = 12) -> str:
@@ -173,29 +229,33 @@ def _kind(path: Path) -> tuple[str, str | None]:
 
 
 @contextmanager
-def _translated(path: Path, columns: list[str]) -> Iterator[None]:
-    """Turn an error of Arrow into one sentence that names the file."""
+def _translated(path: Path, columns: list[str], *also: type[Exception]) -> Iterator[None]:
+    """Turn an error of Arrow, or one of `also`, into one sentence that names the file."""
     try:
         yield
+    except FastGCNError:
+        raise
     except UnicodeDecodeError:
         raise FormatError(f"{path} must be UTF-8 text, but is not") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, *also) as error:
         raise FormatError(_sentence(path, columns, str(error))) from None
 
 
 def _sentence(path: Path, columns: list[str], message: str) -> str:
-    bad_value = re.search(r"column #(\d+): .* to (\w+): invalid value '(.*)'", message, re.DOTALL)
-    if bad_value:
-        column, kind, value = bad_value.groups()
+    message = message[:_SHOWN]  # a value may be as long as a block
+    bad_value = re.search(r"column #(\d+): .* to (\w+): invalid value '(.*)", message, re.DOTALL)
+    if bad_value and int(bad_value[1]) < len(columns):
+        column, kind, value = columns[int(bad_value[1])], bad_value[2], bad_value[3]
         expected = "an integer" if kind.startswith("int") else "a number"
-        return f"{path} has {value!r} in column {columns[int(column)]!r}, where {expected} must be"
+        shown = value[:-1] if value.endswith("'") else value
+        return f"{path} has {shown!r} in column {column!r}, where {expected} must be"
     if "Empty CSV" in message:
         return f"{path} is empty: it has no rows"
     if "UTF8" in message:
         return f"{path} must be UTF-8 text, but is not"
     if "straddling" in message:
         return f"{path} has a row of more than {_BLOCK:,} bytes; store the table as Parquet"
-    return f"{path} could not be read: {message.splitlines()[0]}"
+    return f"{path} could not be read: {message.partition(chr(10))[0]}"
 
 
 def is_text(kind: pa.DataType) -> bool:

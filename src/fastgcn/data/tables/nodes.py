@@ -12,8 +12,8 @@ from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.data.splits import stratified_split
 from fastgcn.data.store import StoreWriter
 from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex, label_reader
-from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, listed
-from fastgcn.errors import InputError
+from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, is_text, listed
+from fastgcn.errors import FormatError, InputError
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 
@@ -57,12 +57,13 @@ def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
         columns[options.split] = pa.string()
 
     ids = IdCollector(f"column {options.id!r} of {table.path}", from_csv=table.is_csv)
-    for batch in table.batches(columns):
-        ids.add(batch.column(options.id))
-        if label_columns is not None:
-            label_columns.add(batch)
-        if parts is not None:
-            parts.add(batch.column(options.split))
+    with table.batches(columns) as batches:
+        for batch in batches:
+            ids.add(batch.column(options.id))
+            if label_columns is not None:
+                label_columns.add(batch)
+            if parts is not None:
+                parts.add(batch.column(options.split))
     if ids.n == 0:
         raise InputError(f"{table.path} has no rows: a graph must have at least one node")
 
@@ -80,7 +81,13 @@ def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
 def _split_reader(table: TableFile, options: NodeOptions) -> Categories | None:
     if options.random_split is None:
         column = table.optional(options.split, "split", "the split")
-        return None if column is None else Categories()
+        if column is None:
+            return None
+        what, kind = f"column {column!r} of {table.path}", table.types[column]
+        words = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (table.is_csv or is_text(words) or pa.types.is_null(words)):
+            raise InputError(f"{what} must be train, val or test, or empty, got {kind}")
+        return Categories(what)
     if options.split != "split":
         raise InputError(f"give either split={options.split!r} or random_split, not both")
     return None
@@ -169,13 +176,17 @@ def write_features(
     types = {name: _csv_type(table.types[name]) for name in columns}
     reader = _FeatureReader(table, columns, node_ids)
     out: AnyArray | None = None
-    for batch in table.batches(types, rows=max(1, _TOGETHER // max(guess, 1))):
-        start = reader.row
-        block = reader.read(batch)
-        if out is None:
-            out = writer.create("features", (n, block.shape[1]), np.float32)
-        out[start : reader.row] = block
-    assert out is not None, "a table without rows was refused before"
+    with table.batches(types, rows=max(1, _TOGETHER // max(guess, 1))) as batches:
+        for batch in batches:
+            start = reader.row
+            block = reader.read(batch)
+            if reader.row > n:
+                break
+            if out is None:
+                out = writer.create("features", (n, block.shape[1]), np.float32)
+            out[start : reader.row] = block
+    if out is None or reader.row != n:
+        raise FormatError(f"{table.path} is damaged: its columns do not have equally many rows")
     return int(out.shape[1])
 
 
