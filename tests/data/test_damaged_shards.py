@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fastgcn import Graph, fit
+from fastgcn.arrays import IntArray
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.backends.ranks.shard import Shard
 from fastgcn.data.shards import open_parts, shard, verify_shards
@@ -100,16 +101,29 @@ def test_shards_of_an_earlier_version_are_read_and_cannot_be_verified(tmp_path: 
     assert not verify_shards(tmp_path / "parts")
 
 
-def test_a_graph_whose_columns_do_not_ascend_is_not_sharded(tmp_path: Path) -> None:
+def with_columns(columns: IntArray) -> Graph:
     graph = communities()
-    disordered = graph.indices.copy()
+    fields = {name: getattr(graph, name) for name in graph.__dataclass_fields__}
+    return Graph.trusted(**fields | {"indices": columns})
+
+
+def test_a_graph_whose_columns_do_not_ascend_is_not_sharded(tmp_path: Path) -> None:
+    disordered = communities().indices.copy()
     disordered[:2] = disordered[1::-1]
-    changed = Graph.trusted(
-        **{name: getattr(graph, name) for name in graph.__dataclass_fields__}
-        | {"indices": disordered}
-    )
     with pytest.raises(FormatError, match="the columns of a row do not ascend"):
-        shard(changed, 2, tmp_path / "parts")
+        shard(with_columns(disordered), 2, tmp_path / "parts")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("node", [0, 40])
+def test_a_graph_with_a_loop_is_not_sharded(tmp_path: Path, node: int) -> None:
+    """Its rows ascend; those of A + I would not."""
+    graph = communities()
+    looped = graph.indices.copy()
+    row = looped[graph.indptr[node] : graph.indptr[node + 1]]
+    row[np.searchsorted(row, node) - (row[-1] < node)] = node
+    with pytest.raises(FormatError, match="a node is joined to itself"):
+        shard(with_columns(looped), 2, tmp_path / "parts")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -39,6 +39,8 @@ def test_a_file_of_ids(tmp_path: Path) -> None:
         parse_nodes(graph(), f"@{file}")
     with pytest.raises(MissingFileError, match="there is no file .*none with node ids"):
         parse_nodes(graph(), f"@{tmp_path / 'none'}")
+    with pytest.raises(InputError, match="cannot be read: File name too long"):
+        parse_nodes(graph(), "@" + "x" * 1000)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are of Unix")

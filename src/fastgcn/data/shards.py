@@ -34,7 +34,7 @@ from fastgcn.data.manifest import (
 from fastgcn.data.store import verify_origin, write_manifest
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.checks import Split
-from fastgcn.graph.csr import CSR, check_sorted
+from fastgcn.graph.csr import CSR, check_no_loops, check_sorted
 from fastgcn.graph.graph import Graph
 from fastgcn.progress import progress
 from fastgcn.schema import (
@@ -369,6 +369,7 @@ def shard(
             first, stop = whole["bounds"][number : number + 2]
             own = rows_of(arrays, first, stop)
             check_sorted(own["indptr"], own["indices"], graph.n_nodes)
+            check_no_loops(own["indptr"], own["indices"], first)
             _write_part(own, whole, number, writer.folder / f"part-{number}")
             advance(1)
         writer.place()

@@ -202,6 +202,16 @@ def check_sorted(indptr: IntArray, columns: IntArray, n: int) -> None:
         forget(columns)
 
 
+def check_no_loops(indptr: IntArray, columns: IntArray, first: int) -> None:
+    """Check that no node is joined to itself; row i is that of node first + i."""
+    for start in range(0, len(columns), _AT_ONCE):
+        some = columns[start : start + _AT_ONCE]
+        rows = np.searchsorted(indptr, np.arange(start, start + len(some)), side="right") - 1
+        if bool(np.any(some == rows + first)):
+            raise damaged(columns, "a node is joined to itself")
+        forget(columns)
+
+
 def damaged(array: AnyArray, how: str) -> FormatError:
     """The error for a damaged array, with its file if it came from one."""
     file = file_of(array)

@@ -262,6 +262,8 @@ def _lines(path: Path) -> list[str]:
         raise FormatError(f"{path} must be UTF-8 text, but is not") from None
     except ValueError as error:
         raise FormatError(f"{path} must list node ids, but {error}") from None
+    except OSError as error:  # no permission, or a name that no file can have
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def positions(graph: Graph, words: Sequence[str]) -> IntArray:

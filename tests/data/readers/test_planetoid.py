@@ -195,14 +195,19 @@ def test_half_precision_and_foreign_byte_order(tmp_path: Path) -> None:
     assert_same(PLANETOID.read(folder), chain(FULL))
 
 
-def test_a_width_that_nothing_could_hold(tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [1 << 30, 1 << 40])
+def test_a_width_that_nothing_could_hold(tmp_path: Path, width: int) -> None:
     """The product that placed the rows of `tx` took memory for every column."""
     folder = write(tmp_path, chain(FULL), python=3)
     for part in ("allx", "tx"):
         matrix = csr_matrix(pieces(chain(FULL))[part])
-        wide = csr_matrix((matrix.data, matrix.indices, matrix.indptr), (matrix.shape[0], 1 << 40))
+        wide = csr_matrix((matrix.data, matrix.indices, matrix.indptr), (matrix.shape[0], width))
         (folder / f"ind.toy.{part}").write_bytes(pickle.dumps(wide, protocol=2))
-    assert PLANETOID.read(folder).n_features == 1 << 40
+    if width == 1 << 30:
+        assert PLANETOID.read(folder).n_features == width
+    else:
+        with pytest.raises(FormatError, match="at most 2,147,483,647 columns, got 1,099,511"):
+            PLANETOID.read(folder)
 
 
 def test_too_few_rows_for_the_authors_split(tmp_path: Path) -> None:
