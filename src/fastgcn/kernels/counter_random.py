@@ -32,11 +32,19 @@ def dropout_mask(seed: int, rate: float, out: FloatArray) -> None:
 
 @njit(cache=True, nogil=True)
 def _fill(seed: np.uint64, dropped: int, value: np.float32, out: FloatArray) -> None:
-    for block in range((len(out) + 3) // 4):
+    whole = len(out) // 4
+    for block in range(whole):
         bits = mix(seed + STEP * np.uint64(block + 1))
-        for part in range(min(4, len(out) - 4 * block)):
-            grain = np.int64(bits >> np.uint64(16 * part)) & 0xFFFF
-            out[4 * block + part] = value if grain >= dropped else np.float32(0)
+        at = 4 * block
+        # Written out: the compiler does not unroll a loop over the four parts.
+        out[at] = value if np.int64(bits) & 0xFFFF >= dropped else np.float32(0)
+        out[at + 1] = value if np.int64(bits >> np.uint64(16)) & 0xFFFF >= dropped else np.float32(0)
+        out[at + 2] = value if np.int64(bits >> np.uint64(32)) & 0xFFFF >= dropped else np.float32(0)
+        out[at + 3] = value if np.int64(bits >> np.uint64(48)) >= dropped else np.float32(0)
+    bits = mix(seed + STEP * np.uint64(whole + 1))
+    for part in range(len(out) - 4 * whole):
+        grain = np.int64(bits >> np.uint64(16 * part)) & 0xFFFF
+        out[4 * whole + part] = value if grain >= dropped else np.float32(0)
 
 
 # Below this many draws, waking a second thread costs more time than it saves.
