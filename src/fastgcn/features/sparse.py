@@ -67,6 +67,8 @@ class SparseMatrix:
 
     def between(self, start: int, stop: int) -> "SparseMatrix":
         """The rows start..stop-1, as a view."""
+        if start == 0 and stop == len(self):
+            return self
         begin, end = self.indptr[start], self.indptr[stop]
         indptr = self.indptr[start : stop + 1] - begin
         return SparseMatrix(indptr, self.columns[begin:end], self.values[begin:end], self.width)

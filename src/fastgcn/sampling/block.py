@@ -86,6 +86,10 @@ class Block:
         assert self.csr is not None
         return sparse_times_dense(*self.csr, h)
 
+    def unmix(self, gradient: Tensor) -> Tensor:
+        """(k, d): adjᵀ @ gradient, the derivative of `mix`, for a sparse block on the CPU."""
+        return torch.from_numpy(self.unmixed(_rows(gradient)))
+
     def unmixed(self, gradient: FloatArray) -> FloatArray:
         """(k, d): adjᵀ @ gradient, the derivative of `mixed` for a gradient (s, d)."""
         assert self.csr is not None

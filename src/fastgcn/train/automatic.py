@@ -74,7 +74,7 @@ def candidates(
     if sampled:
         base |= sampling | {"learning_rate": 0.005, "epochs": 100, "patience": 20}
     else:
-        base |= full | {"learning_rate": 0.01, "epochs": 400, "patience": 50}
+        base |= full | {"learning_rate": 0.02, "epochs": 400, "patience": 50}
     options = _sampled_options() if sampled else _full_options(dense=dense)
     return [
         Candidate(name, TrainConfig(**(base | settings)).complete())
