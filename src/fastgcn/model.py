@@ -56,7 +56,7 @@ class GraphConvolution(nn.Module):
         if contiguous:
             part.weight = part.weight.contiguous()  # type: ignore[assignment]
             if part.own_weight is not None:
-                part.own_weight = part.own_weight.contiguous()
+                part.own_weight = part.own_weight.contiguous()  # type: ignore[assignment]
         return part
 
     def before(self, h: Tensor) -> Tensor:
@@ -362,8 +362,13 @@ class GCN(nn.Module):
         return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Predictions: rows that sum to one, or with `multilabel` a probability per label."""
-        return torch.sigmoid(logits) if self.multilabel else torch.softmax(logits, dim=1)
+        """Predictions: rows that sum to one, or with `multilabel` a probability per label.
+
+        They are NaN where logits are not finite.
+        """
+        if self.multilabel:
+            return torch.sigmoid(logits) + (logits - logits)  # inf - inf is NaN
+        return torch.softmax(logits, dim=1)
 
 
 def without_own_rows(rows: InputRows, width: int) -> InputRows:

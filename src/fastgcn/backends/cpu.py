@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from fastgcn.backends.base import EpochResult, Learner, LearnerBackend, Part, Scorer, with_prefix
 from fastgcn.backends.batches import Minibatches, ahead
 from fastgcn.backends.data import SharedData, TrainingData, make_loss, prepare
-from fastgcn.backends.evaluator import Evaluator, Sizes, validation_interval
 from fastgcn.backends.direct import make_step
+from fastgcn.backends.evaluator import Evaluator, Sizes, validation_interval
 from fastgcn.backends.steps import CompiledStep, Step
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError

@@ -144,7 +144,7 @@ class _Pass:
     def _dropped(self, h: InputRows, number: int) -> InputRows:
         rates = self.model.dropout.rates
         if number == 0 or rates[number] == 0 or not self.model.training:
-            return self.model.dropout(h, number)
+            return cast(InputRows, self.model.dropout(h, number))
         assert isinstance(h, Tensor)
         return h.mul_(self.model.dropout.mask(h.shape, rates[number]))
 
@@ -174,7 +174,7 @@ class _Pass:
         rows, rate = self.passed[number + 1].h, self.model.dropout.rates[number + 1]
         gradient = torch.ops.aten.threshold_backward(gradient, rows, 0)
         if rate > 0 and self.model.training:
-            gradient *= kept_value(rate)
+            gradient *= float(kept_value(rate))
         here, norm = self.passed[number], self.model.norms[number]
         if here.norm is None:
             return gradient

@@ -29,7 +29,6 @@ from fastgcn.machine import over_ranges
 from fastgcn.model import GCN
 from fastgcn.sampling.block import Block, BlockGroup
 
-
 # Below this many numbers, waking a second thread costs more time than it saves.
 _WORTH_SHARING = 1 << 19
 

@@ -22,11 +22,11 @@ _WIDE = 128  # rows of its result that a thread makes at a time
 def times(a: FloatArray, b: FloatArray) -> FloatArray:
     """(s, d) float32: a (s, k) times b (k, d)."""
     if a.size * b.shape[1] < _WORTH_SHARING:
-        return a @ b
+        return _product(a, b)
     out = np.empty((len(a), b.shape[1]), np.float32)
 
     def multiply(start: int, stop: int) -> None:
-        np.matmul(a[start:stop], b, out=out[start:stop])
+        _product(a[start:stop], b, out[start:stop])
 
     over_ranges(multiply, _cuts(len(a), _ROWS))
     return out
@@ -36,12 +36,12 @@ def transposed_times(a: FloatArray, b: FloatArray) -> FloatArray:
     """(k, d) float32: the transpose of a (s, k) times b (s, d)."""
     (rows, width), columns = a.shape, b.shape[1]
     if a.size * columns < _WORTH_SHARING:
-        return a.T @ b
+        return _product(a.T, b)
     if width >= 4 * _WIDE:
         out = np.empty((width, columns), np.float32)
 
         def multiply(start: int, stop: int) -> None:
-            np.matmul(a[:, start:stop].T, b, out=out[start:stop])
+            _product(a[:, start:stop].T, b, out[start:stop])
 
         over_ranges(multiply, _cuts(width, _WIDE))
         return out
@@ -49,11 +49,17 @@ def transposed_times(a: FloatArray, b: FloatArray) -> FloatArray:
     sums = np.empty((len(cuts) - 1, width, columns), np.float32)
 
     def add(start: int, stop: int) -> None:
-        np.matmul(a[start:stop].T, b[start:stop], out=sums[start // _LONG])
+        _product(a[start:stop].T, b[start:stop], sums[start // _LONG])
 
     over_ranges(add, cuts)
     total: FloatArray = sums.sum(axis=0)
     return total
+
+
+def _product(a: FloatArray, b: FloatArray, out: FloatArray | None = None) -> FloatArray:
+    """ab; an overflow is no warning here: the loss that it leads to is checked."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.matmul(a, b, out=out)
 
 
 def _cuts(length: int, size: int) -> list[int]:

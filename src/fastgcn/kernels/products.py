@@ -260,7 +260,7 @@ def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplicati
         return
     # More pieces than threads, so that a thread with light rows takes another.
     threads = torch.get_num_threads()
-    pieces = min(8 * threads, max(threads, multiplications // _WORTH_SHARING))
+    pieces = min(8 * threads, max(threads, multiplications >> 20))
     shares = np.linspace(indptr[0], indptr[-1] + rows, pieces + 1)
     over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
 

@@ -84,7 +84,7 @@ def candidates(
 
 _STRONG: dict[str, Any] = {"dropout": 0.5, "weight_decay": 5e-4, "weight_decay_on": "all"}
 _WEAK: dict[str, Any] = {"dropout": (0.2, 0.5)}
-_PAIR: dict[str, Any] = {"pair": True, "hidden": 256}
+_PAIR: dict[str, Any] = {"pair": True}  # two networks of half the width
 
 
 def _full_options(*, dense: bool) -> dict[str, dict[str, Any]]:
@@ -103,7 +103,7 @@ def _sampled_options() -> dict[str, dict[str, Any]]:
     """The same for sampled batches, whose noise regularises as well."""
     return {
         "own rows, layer norm": _WEAK | {"norm": "layer"},
-        "with and without own rows": _PAIR | _WEAK,
+        "with and without own rows": _PAIR | _WEAK | {"hidden": 256},
     }
 
 

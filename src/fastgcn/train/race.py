@@ -169,6 +169,8 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
             ranked = sorted(running, key=lambda number: -tried[number].score)
             for number in ranked[math.ceil(len(ranked) / 2) :]:
                 del running[number]
+            if not running:
+                break
     shared.clear()
     if not running:
         return Choice(found[0].config, f"{found[0].name}; no candidate had finite numbers")
