@@ -19,6 +19,7 @@ from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.dense import times
 from fastgcn.memory import check_room
+from fastgcn.metrics import Decision
 from fastgcn.sampling.block import Block
 
 
@@ -182,8 +183,10 @@ class GCN(nn.Module):
 
     If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
     input of each layer. `multilabel` says what the outputs mean: logits of a softmax over
-    classes, or of a sigmoid for each label. `normalization` and `feature_scaling` are stored with
-    the network, because its weights are useless with another Â or with other features.
+    classes, or of a sigmoid for each label. `decision` has what was chosen on validation nodes
+    after training: a temperature, and for two classes a threshold. `normalization` and
+    `feature_scaling` are stored with the network, because its weights are useless with another Â
+    or with other features.
 
     >>> model = GCN([5, 4, 3], rng=torch.Generator().manual_seed(0))
     >>> adj = torch.eye(2)
@@ -213,6 +216,7 @@ class GCN(nn.Module):
         self.pair = pair
         self.sizes = tuple(sizes)
         self.multilabel = multilabel
+        self.decision = Decision()
         self.normalization, self.feature_scaling = normalization, feature_scaling
         self.skip, self.input_skip, self.jumping = skip, input_skip, jumping
         depth = len(self.sizes) - 1
@@ -366,6 +370,8 @@ class GCN(nn.Module):
 
         They are NaN where logits are not finite.
         """
+        if self.decision.temperature != 1.0:
+            logits = logits / self.decision.temperature
         if self.multilabel:
             return torch.sigmoid(logits) + (logits - logits)  # inf - inf is NaN
         return torch.softmax(logits, dim=1)
@@ -432,7 +438,9 @@ def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
         raise InputError(
             f"the model does not fit the graph and the settings: it has {given}, they need {wanted}"
         )
-    return copy.deepcopy(model)
+    copied = copy.deepcopy(model)
+    copied.decision = Decision()  # that of the model is for its own weights
+    return copied
 
 
 def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:

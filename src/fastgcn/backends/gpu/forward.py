@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.arrays import IntArray
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.backends.base import score
 from fastgcn.backends.gpu.data import (
     FREE_SHARE,
     DeviceGraph,
@@ -20,7 +21,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.gpu.products import empty_rows, row_stride
-from fastgcn.metrics import Metrics, tally
+from fastgcn.metrics import Metrics
 from fastgcn.model import GCN
 from fastgcn.sampling.block import Block
 
@@ -150,9 +151,13 @@ class DeviceEvaluator:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __call__(self, model: GCN) -> Metrics:
+    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
         logits = exact_forward(model, self.blocks, self.inputs)
-        return tally(model.probabilities(logits), self.labels).metrics()
+        return score(model, logits, self.labels, also)
+
+    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]:
+        logits = exact_forward(model, self.blocks, self.inputs)
+        return logits.cpu().numpy(), self.labels.cpu().numpy()
 
 
 @torch.no_grad()
