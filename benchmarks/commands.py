@@ -201,11 +201,11 @@ def peers(
     accuracy = experiment(plan)
 
     def measure(chosen: list[pages.Experiment], kept: Results) -> int:
-        done = 0
+        before = len(kept)
         if accuracy in chosen:
-            done = measure_all(kept.path, plan, device=device, jobs=jobs, budget=budget)
+            measure_all(kept.path, plan, device=device, jobs=jobs, budget=budget)
             kept.read_again()
-        return done + pages.measure(chosen, kept)
+        return len(kept) - before + pages.measure(chosen, kept)
 
     everything = [accuracy, *experiments()]
     return Suite(everything, "peers.jsonl", "benchmarks.md", measure=measure)

@@ -70,6 +70,9 @@ class Results:
         for file in (*also, path):
             self._read(file)
 
+    def __len__(self) -> int:
+        return len(self._lines)
+
     def read_again(self) -> None:
         """Take in what other processes have measured."""
         self._read(self.path)

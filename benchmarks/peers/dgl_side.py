@@ -90,6 +90,8 @@ def main() -> None:
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             optimizer.step()
+            if time.perf_counter() - start > args.limit:
+                break  # in the middle of an epoch, which is validated all the same
         began = time.perf_counter()
         model.eval()
         with torch.no_grad():

@@ -107,6 +107,7 @@ class Trainer:
             for _ in range(3):
                 self._epoch()
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # of what the epochs so far took: a recording has its own memory
         recorded = torch.cuda.CUDAGraph()
         with torch.cuda.graph(recorded, stream=self.stream):
             self._epoch()

@@ -3,6 +3,7 @@
 import doctest
 import json
 import warnings
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from benchmarks.peers.networks import KINDS, Network, Setting, edges_for, grid
 from benchmarks.peers.search import Trainer, Tried, select, train
 from benchmarks.results import Results
 
-from fastgcn import Graph, TrainConfig, fit
+from fastgcn import Graph, TrainConfig, fit, load
 from fastgcn.train.training import best_epoch, should_stop
 from tests.communities import communities
 
@@ -94,7 +95,7 @@ def test_the_stopping_rule_is_ours(monkeypatch: pytest.MonkeyPatch, small_graph:
             scored.append({"val_micro_f1": float(right), "val_loss": float(loss)})
         return loss
 
-    monkeypatch.setattr(search.functional, "cross_entropy", watched)
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", watched)
     while not trainer.has_stopped():
         trainer.epoch()
     found = trainer.result()
@@ -165,6 +166,41 @@ def test_measuring_goes_on_where_it_stopped(quick: Graph, tmp_path: Path) -> Non
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert [each["key"]["seed"] for each in records] == [0] * 6 + [1] * 6
     assert {each["key"]["who"] for each in records} == {*KINDS}
+
+
+def test_the_first_seed_of_every_split_comes_first() -> None:
+    plan = Plan(("cora", "wordnet"), splits=2, seeds=2)
+    assert [(data, [*seeds]) for data, seeds in plan.stages()] == [
+        (["cora"], [0]), (["wordnet"], [0]), (["cora"], [1]), (["wordnet"], [1]),
+    ]  # fmt: skip
+    cells = accuracy.our_cells(plan)
+    assert len(cells) == len({*cells}) == 2 * (2 + 2 + 2)
+    assert [cell.seed for cell in cells] == [0] * 6 + [1] * 6
+    assert cells[0].data == "wordnet"
+
+
+def test_a_cell_has_the_split_that_loading_gives(real_data: Path) -> None:  # noqa: ARG001
+    for cell in (Cell("cora", "random", 3, 0), Cell("cora", "public", None, 0)):
+        options = {} if cell.split_seed is None else {"seed": cell.split_seed}
+        there, here = load("cora", split=cell.split, **options), cell.load()
+        for part, nodes in there.split.items():
+            np.testing.assert_array_equal(getattr(here.split, part), nodes)
+
+
+def test_processes_share_the_work(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    quick: Graph,  # noqa: ARG001
+) -> None:
+    monkeypatch.setattr(accuracy, "fit_ours", lambda cell: {"seed": cell.seed})
+    path, plan = tmp_path / "peers.jsonl", Plan(("any",), splits=1, seeds=3)
+    turn = get_context("spawn").Value("i", 1)
+    accuracy.measure_ours(path, accuracy.our_cells(plan), 1e12, turn)  # another has the first
+    assert [json.loads(line)["value"]["seed"] for line in path.read_text().splitlines()] == [1, 2]
+    accuracy.measure_ours(path, accuracy.our_cells(plan), 1e12)
+    assert len(Results(path)) == 3
+    accuracy.measure_ours(path, accuracy.our_cells(Plan(("any",), 1, 5)), until=0)
+    assert len(Results(path)) == 3
 
 
 def test_ours_is_the_default_on_one_thread(quick: Graph) -> None:
