@@ -35,7 +35,7 @@ from tests.communities import communities, quick
 
 Capture = pytest.CaptureFixture[str]
 
-# With these, the paper's network diverges in its first epoch, and one with norms in its second.
+# With this, the network diverges in its first epoch.
 AT_ONCE: dict[str, Any] = {"learning_rate": 1e30}
 
 
@@ -106,7 +106,7 @@ def stopped(tmp_path: Path) -> Run:
 def test_the_best_epoch_before_is_kept_and_says_so(stopped: Run) -> None:
     assert stopped.path is not None
     result = json.loads((stopped.path / "result.json").read_text())
-    assert result["stopped"].startswith("training diverged in epoch 2, where a weight is not")
+    assert result["stopped"].startswith("training diverged in epoch 2, where the loss is nan")
     assert (result["epochs"], result["best_epoch"]) == (1, 1)
     loaded = Run.load(stopped.path)
     assert loaded.stopped == stopped.stopped == result["stopped"]
