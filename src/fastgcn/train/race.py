@@ -21,7 +21,13 @@ from fastgcn.config import TrainConfig
 from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.features.plan import check_device_memory, check_memory
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import choose_device, memory_of_device, thread_count
+from fastgcn.machine import (
+    begin_thread,
+    choose_device,
+    memory_of_device,
+    pool_threads,
+    thread_count,
+)
 from fastgcn.metrics import better
 from fastgcn.progress import note, progress
 from fastgcn.train.automatic import Candidate, epoch_work
@@ -31,7 +37,7 @@ from fastgcn.train.training import Training
 
 # Epochs after which a round ends and the worse half of the candidates is dropped: of full passes,
 # and of sampled batches, which take many steps an epoch.
-_FULL_ROUNDS = (30, 60, 120)
+_FULL_ROUNDS = (20, 40, 80)
 _SAMPLED_ROUNDS = (3, 6, 12)
 
 # There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.
@@ -211,22 +217,20 @@ def _train(
         except NotFiniteError as wrong:
             failed[number] = wrong
 
-    threads = torch.get_num_threads()
+    threads = pool_threads()
     on_cpu = all(training.backend.device.type == "cpu" for training in running.values())
     workers = min(len(running), threads) if on_cpu else 1
     if workers == 1:
         for number in running:
             train(number)
         return failed
-    with ThreadPoolExecutor(
-        workers, "fastgcn-race", torch.set_num_threads, (threads // workers,)
-    ) as pool:
+    with ThreadPoolExecutor(workers, "fastgcn-race", begin_thread, (threads // workers,)) as pool:
         try:
             for _ in pool.map(train, running):
                 pass
         finally:
             stopped.set()
-    torch.set_num_threads(threads)  # what threads made from now on begin with
+    torch.set_num_threads(torch.get_num_threads())  # what threads made from now on begin with
     return failed
 
 
