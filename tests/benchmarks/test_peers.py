@@ -35,7 +35,7 @@ with warnings.catch_warnings():
     from torch_geometric.nn import GCNConv, SAGEConv
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Sparse (CSR|invariant):UserWarning", "ignore:.*not writable:UserWarning"
+    "ignore:Sparse (CSR|CSC|invariant):UserWarning", "ignore:.*not writable:UserWarning"
 )
 SMALL = [Setting("GCN", 8, 0.3, 5e-4), Setting("GCN", 4, 0.5, 0.0)]
 
@@ -77,6 +77,24 @@ def test_layers_are_pygs_in_every_form(kind: str, small_graph: Graph) -> None:
         layer.load_state_dict(own.state_dict())
     first, second = as_documented
     torch.testing.assert_close(second(first(task.x, task.ends).relu(), task.ends), plain)
+
+
+@pytest.mark.parametrize("kind", ["GCN", "GraphSAGE"])
+def test_fused_layers_have_the_same_gradients(
+    kind: str, small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_of(small_graph, "cpu")
+    network = Network(Setting(kind, 8, 0.0, 0.0), task.x.shape[1], task.n_classes)
+    gradients = []
+    for fast in (False, True):
+        edges = edges_for(kind, task.ends, len(task.x), fast=fast)
+        if fast:  # no message is made
+            for layer in network.layers:
+                monkeypatch.setattr(layer, "message", None)
+        loss = network(task.x, edges).square().sum()
+        gradients.append(torch.autograd.grad(loss, [*network.parameters()]))
+    for plain, fused in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, fused, rtol=1e-4, atol=1e-4)
 
 
 def test_the_stopping_rule_is_ours(monkeypatch: pytest.MonkeyPatch, small_graph: Graph) -> None:
