@@ -55,11 +55,13 @@ def paired(ours: Mapping[Cell, float], theirs: Mapping[Cell, float]) -> tuple[fl
 
 
 def verdict(difference: float, error: float) -> str:
-    """Differences within their error are ties.
+    """Differences within their error are ties; of a single pair nothing is said.
 
     >>> verdict(0.2, 0.3), verdict(0.4, 0.3), verdict(-0.4, 0.3), verdict(0.4, float("nan"))
-    ('tie', 'better', 'worse', 'better')
+    ('tie', 'better', 'worse', '–')
     """
+    if np.isnan(error):
+        return DASH
     if abs(difference) <= error:
         return "tie"
     return "better" if difference > 0 else "worse"

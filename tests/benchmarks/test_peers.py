@@ -79,22 +79,21 @@ def test_layers_are_pygs_in_every_form(kind: str, small_graph: Graph) -> None:
     torch.testing.assert_close(second(first(task.x, task.ends).relu(), task.ends), plain)
 
 
-@pytest.mark.parametrize("kind", ["GCN", "GraphSAGE"])
-def test_fused_layers_have_the_same_gradients(
-    kind: str, small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+def test_graphsage_is_fused_without_messages(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = task_of(small_graph, "cpu")
-    network = Network(Setting(kind, 8, 0.0, 0.0), task.x.shape[1], task.n_classes)
+    trainer = Trainer(task, Setting("GraphSAGE", 8, 0.0, 0.0))
     gradients = []
-    for fast in (False, True):
-        edges = edges_for(kind, task.ends, len(task.x), fast=fast)
-        if fast:  # no message is made
-            for layer in network.layers:
+    for fused in (False, True):
+        if fused:
+            duels.fuse(trainer)
+            for layer in trainer.network.layers:
                 monkeypatch.setattr(layer, "message", None)
-        loss = network(task.x, edges).square().sum()
-        gradients.append(torch.autograd.grad(loss, [*network.parameters()]))
-    for plain, fused in zip(*gradients, strict=True):
-        torch.testing.assert_close(plain, fused, rtol=1e-4, atol=1e-4)
+        loss = trainer.network(task.x, trainer.edges).square().sum()
+        gradients.append(torch.autograd.grad(loss, trainer.weights))
+    for plain, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, other, rtol=1e-4, atol=1e-4)
 
 
 def test_the_stopping_rule_is_ours(monkeypatch: pytest.MonkeyPatch, small_graph: Graph) -> None:
