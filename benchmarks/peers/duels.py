@@ -46,7 +46,7 @@ TWO_HOP_NODES = 58_000
 DATA = ("pubmed", "wordnet", f"two-hop-sim/{TWO_HOP_NODES}")
 
 # What was tried for DGL before the clock: the best by validation after some seconds is taken.
-DGL_TRIED = tuple((hidden, rate) for hidden in (128, 256) for rate in (0.003, 0.01))
+DGL_TRIED = ((256, 0.003), (256, 0.01))  # hidden, rate
 DGL_TRY_SECONDS, LIMIT = 30.0, 150.0
 _SAMPLED_PATIENCE, _FULL_PATIENCE = 20, 50  # epochs; ours has the same
 
