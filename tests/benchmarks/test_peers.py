@@ -24,7 +24,7 @@ from benchmarks.peers.accuracy import (
 )
 from benchmarks.peers.networks import KINDS, Network, Setting, edges_for, grid
 from benchmarks.peers.search import Trainer, Tried, select, train
-from benchmarks.results import Results
+from benchmarks.results import Results, code_hash
 
 from fastgcn import Graph, TrainConfig, fit, load
 from fastgcn.train.training import best_epoch, should_stop
@@ -228,15 +228,27 @@ def test_ours_is_the_default_on_one_thread(quick: Graph) -> None:
     assert found["val_micro_f1"] == run.metrics["val_micro_f1"]
 
 
-def on_file(path: Path, scores: dict[str, list[tuple[float, float]]]) -> Results:
-    """Results of two splits: (validation, test) scores by who."""
+def on_file(
+    path: Path, scores: dict[str, list[tuple[float, float]]], fresh: tuple[int, ...] = ()
+) -> Results:
+    """Results of two splits: (validation, test) scores by who; those of some splits are fresh."""
+    of = ("fastgcn.errors",)
+    code = {"code": {"of": of, "hash": code_hash(of)}}
     with path.open("w") as file:
         for who, pairs in scores.items():
             for split, (val, test) in enumerate(pairs):
                 value = {"val_micro_f1": val, "test_micro_f1": test}
                 name = key(who, Cell("cora", "random", split, 0))
-                file.write(json.dumps({"key": name, "value": value}) + "\n")
+                line = {"key": name, "value": value} | (code if split in fresh else {})
+                file.write(json.dumps(line) + "\n")
     return Results(path)
+
+
+def test_stale_and_fresh_runs_are_not_mixed(tmp_path: Path) -> None:
+    same = [(0.5, 0.5), (0.6, 0.6)]
+    results = on_file(tmp_path / "r.jsonl", dict.fromkeys((OURS, *KINDS), same), fresh=(1,))
+    cells = [Cell("cora", "random", split, 0) for split in (0, 1)]
+    assert paired.scores(results, cells)[OURS] == {cells[1]: 0.6}
 
 
 def test_the_table_pairs_runs_and_calls_ties(tmp_path: Path) -> None:
