@@ -19,6 +19,7 @@ from fastgcn.backends.exact import (
     with_all_of_most,
 )
 from fastgcn.config import TrainConfig
+from fastgcn.data.imported import same_encoders
 from fastgcn.errors import InputError, nearest
 from fastgcn.features.disk import first_layer_rows
 from fastgcn.features.plan import Budget
@@ -405,3 +406,9 @@ def check_features(run_or_model: "Run | GCN", graph: Graph) -> None:
     """
     names = None if isinstance(run_or_model, GCN) else run_or_model.feature_names
     checks.same_names("feature", names, graph.feature_names, graph.name)
+    imported = None if isinstance(run_or_model, GCN) else run_or_model.imported
+    if not same_encoders(imported, graph.imported):
+        raise InputError(
+            f"the columns of {graph.name} were encoded otherwise than those that the run was "
+            "trained on; import its tables again with the run's encoders (--like RUN)"
+        )
