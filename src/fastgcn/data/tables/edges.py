@@ -39,6 +39,7 @@ class EdgeOptions:
     types: Mapping[str, float] | None = None
     unknown: str = "refuse"
     default_weight: float | None = None
+    weight_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ def _stem(source: Any) -> str | None:
 def _checked(table: Table, options: EdgeOptions, kind: str | None) -> EdgeTable:
     table.require(options.source, "where edges start")
     table.require(options.target, "where edges end")
-    column = table.optional(options.weight, "weight", "edge weights")
+    default = options.weight if options.weight_optional else "weight"
+    column = table.optional(options.weight, default, "edge weights")
     if column is not None and not table.is_csv and not is_number(table.types[column]):
         raise InputError(
             f"column {column!r} of {table.path} must hold numbers to be edge weights, "

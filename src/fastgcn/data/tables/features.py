@@ -365,18 +365,18 @@ def write_known(
     out = writer.create("features", (nodes.n, encoders.width), np.float32)
     encode_known(table, encoders, out[:in_table], nodes.index.node_ids)
     out[in_table:] = Encoders(encoders.specs).encode({}, 1)
-    notes += seen_notes(table, encoders, nodes.taken, in_table)
+    unused = [n for n in table.types if n not in encoders.columns and n not in nodes.taken]
+    if unused:
+        notes.append(f"{listed(unused)} of {table.path} is not used: the encoders do not know it")
+    notes += seen_notes(table, encoders, in_table)
 
 
-def seen_notes(table: Table, encoders: Encoders, used: set[str], n: int) -> Notes:
+def seen_notes(table: Table, encoders: Encoders, n: int) -> Notes:
     """Sentences about a table that was encoded by encoders fitted before."""
     absent = [name for name in encoders.columns if name not in table.types]
-    unused = [name for name in table.types if name not in encoders.columns and name not in used]
     notes = []
     if absent:
         notes.append(f"{table.path} lacks {listed(absent)}: missing in every row")
-    if unused:
-        notes.append(f"{listed(unused)} of {table.path} is not used: the encoders do not know it")
     for name, count in encoders.seen.missing.items():
         if name not in absent:
             notes.append(f"column {name!r} has no value in {count:,} of {n:,} rows")

@@ -49,7 +49,12 @@ def read_new_nodes(
         )
     types = None if known is None else known.get("types")
     options = EdgeOptions(
-        columns["source"], columns["target"], columns["weight"], columns.get("type"), types
+        columns["source"],
+        columns["target"],
+        columns["weight"],
+        columns.get("type"),
+        types,
+        weight_optional=True,
     )
     new = _read_edges(edges, options, graph)
     features = _features(node_table, graph, known, found, columns["id"])
@@ -104,7 +109,7 @@ def _features(
         return np.empty((nodes.n, 0), np.float32)
     features = np.empty((nodes.n, encoders.width), np.float32)
     encode_known(table, encoders, features, nodes.index.node_ids)
-    for sentence in seen_notes(table, encoders, {id_column, "label", "split"}, nodes.n):
+    for sentence in seen_notes(table, encoders, nodes.n):
         note(f"Note: {sentence}.")
     return features
 
