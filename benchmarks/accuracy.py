@@ -6,14 +6,12 @@ from functools import partial
 from benchmarks.cases import Case, from_cases, graph
 from benchmarks.pages import DASH, Experiment, mean, mean_sd, ratio
 from benchmarks.results import Results
+from benchmarks.settings import best_cora, best_in_paper_budget, best_pubmed
 from fastgcn.config import TrainConfig
 from fastgcn.report.page import Table
 from fastgcn.train.presets import (
     authors_code,
-    best_cora,
-    best_in_paper_budget,
     best_preset,
-    best_pubmed,
     graphsage,
     kipf_gcn,
     paper_cora,

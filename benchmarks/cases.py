@@ -23,7 +23,8 @@ from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Content
-from fastgcn.train.loop import Training, fit
+from fastgcn.train.loop import fit
+from fastgcn.train.training import Training
 
 OWN_SPLIT = "own"  # the only split that the data set has
 TINY = ("tiny-sim-a", "tiny-sim-b", "tiny-sim-c")

@@ -9,12 +9,12 @@ from benchmarks.cases import OWN_SPLIT, Case, from_cases, graph
 from benchmarks.network import GradientErrors, TrainedNetwork, time_steps
 from benchmarks.pages import DASH, Experiment, from_records, line_figure, mean_sd, short
 from benchmarks.results import Measurement, Record, Results
+from benchmarks.settings import paper_settings
 from fastgcn.config import TrainConfig
 from fastgcn.data.registry import PLANETOID
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Content, Figure, Table
 from fastgcn.report.plots import Series
-from fastgcn.train.presets import paper_preset
 
 BASELINE = "Algorithm 2"
 DATA = ("cora", "pubmed", "reddit-sim")
@@ -147,7 +147,7 @@ class Costs:
 
     def __init__(self, data: str, effort: Effort) -> None:
         self.data, self.effort, self.split = data, effort, split_of(data)
-        self.base = paper_preset(data).replace(epochs=effort.network_epochs)
+        self.base = paper_settings(data).replace(epochs=effort.network_epochs)
         (self.t,) = self.base.layer_samples
         self.about = {"data": data, "split": self.split}
 
@@ -274,7 +274,7 @@ def experiments(effort: Effort, data: Sequence[str] = DATA) -> list[Experiment]:
 
 def accuracy_cases(data: str, effort: Effort) -> dict[str, Case]:
     """Trainings of every member on a data set, at the settings' own learning rate."""
-    base = paper_preset(data)
+    base = paper_settings(data)
     base = base if effort.epochs is None else base.replace(epochs=effort.epochs)
     return {
         member.name: Case(

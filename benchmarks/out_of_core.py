@@ -198,10 +198,10 @@ def experiments(folder: Path, limit: str) -> list[Experiment]:
 def dtype_cases() -> Iterator["Case"]:
     """Trainings with ÂX in each precision."""
     from benchmarks.cases import OWN_SPLIT, Case
-    from fastgcn.train.presets import paper_preset
+    from benchmarks.settings import paper_settings
 
     for data, dtype in product(("pubmed", "reddit-sim"), ("float32", "float16", "bfloat16")):
-        config = paper_preset(data).replace(inputs_dtype=dtype, device="cpu")
+        config = paper_settings(data).replace(inputs_dtype=dtype, device="cpu")
         rates = (config.learning_rate,)
         yield Case(label=dtype, data=data, split=OWN_SPLIT, config=config, rates=rates, seeds=3)
 

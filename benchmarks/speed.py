@@ -17,6 +17,7 @@ from benchmarks import plain_fastgcn
 from benchmarks.pages import Claim, Experiment, claims_table, from_records, mean_sd, short
 from benchmarks.processes import fresh
 from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record
+from benchmarks.settings import paper_settings
 from benchmarks.timing import medians, on_threads, repeated, seconds_in_turns, wall_clock
 from fastgcn.backends.data import training_graph
 from fastgcn.data.load import load
@@ -24,7 +25,7 @@ from fastgcn.errors import InputError
 from fastgcn.infer.predict import predict
 from fastgcn.report.page import Content, Table
 from fastgcn.train.loop import fit
-from fastgcn.train.presets import best_preset, paper_preset
+from fastgcn.train.presets import best_preset
 
 Records = dict[str, Record]
 Shown = tuple[list[Claim], Table]
@@ -179,7 +180,7 @@ def costs(*, data: str, preset: str, device: str, epochs: int | None, repeats: i
     the bytes of ÂX and of the training graph's Â in CSR form.
     """
     graph = load(data)
-    config = paper_preset(data) if preset == "paper" else best_preset(graph)
+    config = paper_settings(data) if preset == "paper" else best_preset(graph)
     config = config.replace(device=device, **({} if epochs is None else {"epochs": epochs}))
     fit(graph, config.replace(epochs=1))
     runs = []
@@ -219,7 +220,7 @@ def _device_memory(device: str) -> Record:
 def needed_bytes(data: str) -> int:
     """The bytes of ÂX, and of the training graph's Â: offsets, columns, values."""
     graph = load(data)
-    adjacency = training_graph(graph, paper_preset(data)).adjacency
+    adjacency = training_graph(graph, paper_settings(data)).adjacency
     csr = sum(part.nbytes for part in (adjacency.indptr, adjacency.indices, adjacency.values))
     return int(4 * adjacency.n * graph.n_features + csr)
 
@@ -265,7 +266,7 @@ def measure_training(*, data: str, rounds: int, epochs: int | None) -> Record:
     ours took, with the same sizes and rate, and an evaluation after each; on one thread or on
     all, whichever is faster.
     """
-    graph, config = load(data), paper_preset(data)
+    graph, config = load(data), paper_settings(data)
     if epochs is not None:
         config = config.replace(epochs=epochs)
     found: Records = {}
@@ -377,7 +378,7 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 def measure_accuracy(*, data: str, seeds: int, epochs: int | None) -> Record:
     """Test micro-F1 with the paper's preset over seeds, on the device and on the CPU."""
     check_cuda()
-    graph, config = load(data), paper_preset(data)
+    graph, config = load(data), paper_settings(data)
     if epochs is not None:
         config = config.replace(epochs=epochs)
 

@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from fastgcn import Graph, best_preset, embed, evaluate, fit, load, paper_reddit, predict
+from fastgcn import Graph, best_preset, embed, evaluate, fit, load, paper_cora, predict
 from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
 from fastgcn.estimator import FastGCNClassifier
@@ -49,10 +49,11 @@ def test_parameters_are_the_settings_and_are_documented_one_by_one() -> None:
 def test_what_is_not_given_is_chosen_for_the_graph() -> None:
     graph = communities()
     automatic = best_preset(graph)
-    assert FastGCNClassifier().fit(graph).run_.config == automatic
+    assert FastGCNClassifier().fit(graph).run_.config == fit(graph).config
+    assert FastGCNClassifier(preset="fast").fit(graph).run_.config == automatic
     assert FastGCNClassifier(epochs=2).fit(graph).run_.config == automatic.replace(epochs=2)
     paper = FastGCNClassifier(preset="paper", epochs=2, samples=20).fit(graph).run_.config
-    assert paper == paper_reddit().replace(epochs=2, samples=20)
+    assert paper == paper_cora().replace(epochs=2, samples=20)
 
 
 def test_get_params_set_params_and_clone() -> None:

@@ -15,7 +15,7 @@ from fastgcn.errors import InputError, nearest
 from fastgcn.memory import memory_bytes
 from fastgcn.settings import Setting, as_plain, markdown_table, schema, setting
 
-Preset = Literal["auto", "paper"]
+Preset = Literal["auto", "fast", "paper"]
 Method = Literal[
     "fastgcn", "gcn", "gcn-batched", "graphsage-gcn", "graphsage-mean",
     "fastgcn-uniform", "fastgcn-transductive", "authors-code",
@@ -41,6 +41,10 @@ OWN_POWERS: dict[Distribution, float] = {"flat": 1.0, "ladies": 2.0}
 
 # With a larger power, small entries of Â underflow to zero and would never be drawn.
 LARGEST_POWER = 16
+
+# Settings that complete settings of earlier versions lack: these have the defaults then, which is
+# the behaviour they had.
+_ADDED = frozenset({"pair"})
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
@@ -84,11 +88,11 @@ class TrainConfig:
     # A table: the default, one sentence of help, then bounds and the like.
     # fmt: off
     preset: Preset = _general("auto",
-        "Where settings that are not given come from: auto chooses them for the graph, paper has "
-        "the paper's.")
+        "Where settings that are not given come from: auto races a few candidates on the graph's "
+        "validation nodes, fast takes the first of them, paper has the paper's.")
     method: Method = _general("fastgcn",
         "System to train: fastgcn, gcn, gcn-batched, graphsage-gcn, graphsage-mean; or variants: "
-        "fastgcn-uniform, fastgcn-transductive, authors-code.")
+        "fastgcn-uniform, fastgcn-transductive, authors-code.", automatic=True)
     seed: int = _general(0, "Seed of everything random.", at_least=0, at_most=_LARGEST_SEED)
     epochs: int = _general(
         400, "Passes over the training nodes, at most.", automatic=True, at_least=1)
@@ -110,6 +114,9 @@ class TrainConfig:
     jumping: Jumping = _network("none",
         "What the output layer sees of all hidden layers: none, concat (side by side) or max "
         "(largest entries).", automatic=True)
+    pair: bool = _network(False,
+        "Train two networks in one, with and without own rows: each has half of the hidden widths "
+        "and its own loss, and the model is their mean.", automatic=True)
     normalization: Normalization = _network("symmetric",
         "Â: symmetric (the paper's), row (mean with the node) or neighbors (mean without it).",
         automatic=True)
@@ -117,7 +124,7 @@ class TrainConfig:
         "Scale features: none, row (magnitudes of a node sum to 1) or standard (z-scores of each "
         "column).", automatic=True)
     precompute: bool = _network(
-        True, "Compute ÂX once, so that the first layer is exact (Table 2).")
+        True, "Compute ÂX once, so that the first layer is exact (Table 2).", automatic=True)
 
     samples: int | tuple[int, ...] | Literal["auto"] = _sampling(400,
         "Vertices drawn for a sampled layer, such as 400, or 400,200 from the input up; auto "
@@ -150,7 +157,7 @@ class TrainConfig:
     learning_rate: float = _training(0.01, "Adam's step size.", automatic=True, above=0)
     weight_decay: float = _training(0.0, "L2 penalty on weights.", automatic=True, at_least=0)
     weight_decay_on: Literal["first", "all"] = _training(
-        "first", "Layers with the L2 penalty: first or all.")
+        "first", "Layers with the L2 penalty: first or all.", automatic=True)
     averaging: float = _training(0.0,
         "Evaluate and keep mean weights, W̄ = averaging·W̄ + (1 − averaging)·W after each epoch.",
         automatic=True, at_least=0, below=1)
@@ -188,8 +195,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         values = {name: as_plain(getattr(self, name)) for name in SETTINGS}
         given = frozenset(k for k, value in values.items() if not isinstance(value, Setting))
-        if given >= SETTINGS.keys() - {"preset"}:  # complete: the preset decides nothing
-            given, values["preset"] = frozenset(SETTINGS), "auto"
+        if given >= SETTINGS.keys() - {"preset", *_ADDED}:  # complete: the preset decides nothing
+            values |= {n: SETTINGS[n].default for n in _ADDED - given} | {"preset": "auto"}
+            given = frozenset(SETTINGS)
         object.__setattr__(self, "_given", given)
         for name, value in values.items():
             if name in given:
@@ -353,6 +361,22 @@ def _check_jumping(config: TrainConfig) -> None:
         )
 
 
+def _check_pair(config: TrainConfig) -> None:
+    if not config.pair:
+        return
+    needs = {
+        "skip = true": config.skip,
+        "input_skip = true": config.input_skip,
+        "norm = 'none'": config.norm == "none",
+        "jumping = 'none'": config.jumping == "none",
+        "even hidden widths": bool(config.hidden_sizes)
+        and all(width % 2 == 0 for width in config.hidden_sizes),
+    }
+    for need, met in needs.items():
+        if not met:
+            raise InputError(f"pair = true, two networks in one, needs {need}")
+
+
 def _check_dropout(config: TrainConfig) -> None:
     if isinstance(config.dropout, tuple) and len(config.dropout) not in (2, config.layers):
         raise InputError(
@@ -423,6 +447,7 @@ def _check_fanouts(config: TrainConfig) -> None:
 _RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = (
     (tuple(SETTINGS), _check_method),
     (("jumping", "hidden"), _check_jumping),
+    (("pair", "skip", "input_skip", "norm", "jumping", "hidden"), _check_pair),
     (("dropout", "hidden"), _check_dropout),
     (("history", "distribution"), _check_history_of_rows),
     (("history", "method"), _check_history_of_method),

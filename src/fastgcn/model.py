@@ -17,6 +17,7 @@ from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
+from fastgcn.kernels.dense import times
 from fastgcn.memory import check_room
 from fastgcn.sampling.block import Block
 
@@ -39,19 +40,38 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_out)) if bias else None
         self.shrinks = n_out < n_in
 
+    def part(
+        self, rows: slice, columns: slice, *, own: bool, contiguous: bool = False
+    ) -> "GraphConvolution":
+        """The layer from some entries of H to some of H'; its weights are views of this one's,
+        or contiguous copies."""
+        part = copy.copy(self)
+        part._parameters = {}
+        part.weight = self.weight[rows, columns]  # type: ignore[assignment]
+        part.own_weight = part.bias = None
+        if own and self.own_weight is not None:
+            part.own_weight = self.own_weight[rows, columns]  # type: ignore[assignment]
+        if self.bias is not None:
+            part.bias = self.bias[columns]  # type: ignore[assignment]
+        if contiguous:
+            part.weight = part.weight.contiguous()  # type: ignore[assignment]
+            if part.own_weight is not None:
+                part.own_weight = part.own_weight.contiguous()  # type: ignore[assignment]
+        return part
+
     def before(self, h: Tensor) -> Tensor:
         """The rows that Â then mixes: HW if W makes them narrower, else H."""
-        return h @ self.weight if self.shrinks else h
+        return product(h, self.weight) if self.shrinks else h
 
     def after(self, mixed: Tensor, own: Tensor | None = None) -> Tensor:
         """The layer's output from the rows that Â has mixed; `own` are the nodes' own rows O."""
-        return self.finish(mixed if self.shrinks else mixed @ self.weight, own)
+        return self.finish(mixed if self.shrinks else product(mixed, self.weight), own)
 
     def finish(self, out: Tensor, own: Tensor | None) -> Tensor:
         """ÂHW plus the own-row term OR and the bias, if the layer has them."""
         if self.own_weight is not None:
             assert own is not None
-            out = out + own @ self.own_weight
+            out = out + product(own, self.own_weight)
         return self._biased(out)
 
     def _biased(self, out: Tensor) -> Tensor:
@@ -59,25 +79,37 @@ class GraphConvolution(nn.Module):
 
     def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
         """If `own` is None, O = H. If `block` is None, h holds rows of ÂH, perhaps sparse; if the
-        layer has R, rows of O stand to the right of them."""
+        layer has R, rows of O stand to the right of them. Sparse rows of H are multiplied by W
+        before Â mixes them."""
+        if isinstance(h, SparseMatrix) and block is not None:
+            out = block.mix(h @ self.weight)
+            if self.own_weight is not None:
+                out = out + h.between(0, block.dst.numel()) @ self.own_weight
+            return self._biased(out)
         if isinstance(h, SparseMatrix):
-            assert block is None
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
             return self._biased(h @ both)
         if block is None:
             n_in = len(self.weight)
-            return self.finish(h[:, :n_in] @ self.weight, h[:, n_in:])
+            return self.finish(product(h[:, :n_in], self.weight), h[:, n_in:])
         if self.own_weight is not None and own is None:
             own = block.own_rows(h)
         if self.mix_first(block):
-            return self.finish(block.mix(h) @ self.weight, own)
-        return self.finish(block.mix(h @ self.weight), own)
+            return self.finish(product(block.mix(h), self.weight), own)
+        return self.finish(block.mix(product(h, self.weight)), own)
 
     def mix_first(self, block: Block) -> bool:
         """True if (ÂH)W takes fewer multiplications than Â(HW), or the block allows no other."""
         n_in, n_out = self.weight.shape
         return block.mix_first_only or block.mixing_first_pays(n_in, n_out)
+
+
+def product(h: Tensor, weight: Tensor) -> Tensor:
+    """HW; if autograd records nothing, on the CPU, by the faster BLAS."""
+    if torch.is_grad_enabled() or h.device.type != "cpu":
+        return h @ weight
+    return torch.from_numpy(times(h.numpy(), weight.detach().numpy()))
 
 
 def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
@@ -102,12 +134,13 @@ class Dropout(nn.Module):
         if not self.training or rate == 0:
             return h
         if isinstance(h, SparseMatrix):
-            return h.scaled(self._mask(h.values.shape, rate).numpy())
+            return h.scaled(self.mask(h.values.shape, rate).numpy())
         if h.device.type != "cpu":
             return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)
-        return h * self._mask(h.shape, rate)
+        return h * self.mask(h.shape, rate)
 
-    def _mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
+    def mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
+        """0 for a share `rate` of the entries, 1/(1 - rate) for the others; on the CPU."""
         mask = torch.empty(shape)
         seed = int(torch.randint(2**62, (), generator=self.rng))
         dropout_mask(seed, rate, mask.view(-1).numpy())
@@ -143,6 +176,10 @@ class GCN(nn.Module):
     * `norm`: "layer" normalises over a row's entries, "batch" over the rows of the batch. In a
       sampled layer these are the drawn vertices, each counted once.
 
+    * `pair`: two networks in one. The first half of every hidden width is a network with R, the
+      second one without, and no weight joins the two. Each is trained under its own loss
+      (`member_logits`); the logits are the mean of both.
+
     If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
     input of each layer. `multilabel` says what the outputs mean: logits of a softmax over
     classes, or of a sigmoid for each label. `normalization` and `feature_scaling` are stored with
@@ -168,10 +205,12 @@ class GCN(nn.Module):
         input_skip: bool = False,
         norm: str = "none",
         jumping: str = "none",
+        pair: bool = False,
         rng: Generator | None = None,
     ) -> None:
         super().__init__()
         rng = rng or torch.Generator().manual_seed(0)
+        self.pair = pair
         self.sizes = tuple(sizes)
         self.multilabel = multilabel
         self.normalization, self.feature_scaling = normalization, feature_scaling
@@ -183,9 +222,66 @@ class GCN(nn.Module):
             for number, (n_in, n_out) in enumerate(pairwise(self.sizes))
         )
         self.norms = nn.ModuleList(_NORMS[norm](width) for width in self.sizes[1:-1])
+        if pair:
+            self._separate(rng)
         if feature_scaling == "standard":
             self.register_buffer("feature_mean", torch.zeros(self.sizes[0]))
             self.register_buffer("feature_scale", torch.ones(self.sizes[0]))
+
+    @torch.no_grad()
+    def _separate(self, rng: Generator) -> None:
+        """Draw the weights of both networks of a pair; what would join them is zero."""
+        for layer in self.convolutions:
+            layer.weight.zero_()
+            assert layer.own_weight is not None
+            layer.own_weight.zero_()
+        for layers in self.members():
+            for layer in layers:
+                share = 0.5 if layer is layers[-1] else 1.0  # the output is the mean of both
+                for weight in (layer.weight, layer.own_weight):
+                    if weight is not None:
+                        n_in, n_out = weight.shape
+                        weight.copy_(share * _glorot(n_in, n_out, rng))
+
+    def members(self) -> list[list[GraphConvolution]]:
+        """The layers of both networks of a pair; of any other network, its own."""
+        if not self.pair:
+            return [self.convolutions]
+        whole, found = slice(None), []
+        for own in (True, False):
+            halves = [
+                slice(0, width // 2) if own else slice(width // 2, width)
+                for width in self.sizes[1:-1]
+            ]
+            ends = pairwise([whole, *halves, whole])
+            found.append(
+                [
+                    layer.part(*both, own=own)
+                    for layer, both in zip(self.convolutions, ends, strict=True)
+                ]
+            )
+        return found
+
+    def member_logits(self, blocks: Sequence[Block], x: InputRows) -> list[Tensor]:
+        """The logits that a loss is taken of: `forward`'s, or those of both networks of a pair."""
+        if not self.pair:
+            return [self(blocks, x)]
+        return [self._member_logits(layers, blocks, x) for layers in self.members()]
+
+    def _member_logits(
+        self, layers: Sequence[GraphConvolution], blocks: Sequence[Block], x: InputRows
+    ) -> Tensor:
+        bare, h = len(layers) - len(blocks), x
+        if bare and layers[0].own_weight is None:
+            h = without_own_rows(h, len(layers[0].weight))
+        for number, layer in enumerate(layers):
+            h = self.dropout(h, number)
+            h = layer(h, blocks[number - bare] if number >= bare else None)
+            if number < len(layers) - 1:
+                h = torch.relu(h)
+        assert isinstance(h, Tensor)
+        bias = layers[-1].bias
+        return 2 * h if bias is None else 2 * h - bias
 
     def _own_width(self, number: int) -> int:
         """The width of the own rows O that a layer reads; 0 if it reads none."""
@@ -266,8 +362,20 @@ class GCN(nn.Module):
         return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Predictions: rows that sum to one, or with `multilabel` a probability per label."""
-        return torch.sigmoid(logits) if self.multilabel else torch.softmax(logits, dim=1)
+        """Predictions: rows that sum to one, or with `multilabel` a probability per label.
+
+        They are NaN where logits are not finite.
+        """
+        if self.multilabel:
+            return torch.sigmoid(logits) + (logits - logits)  # inf - inf is NaN
+        return torch.softmax(logits, dim=1)
+
+
+def without_own_rows(rows: InputRows, width: int) -> InputRows:
+    """(s, width): ÂX of rows of [ÂX | X]."""
+    if isinstance(rows, SparseMatrix):
+        return rows.first_columns(width)
+    return rows[:, :width]
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
@@ -342,5 +450,6 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         input_skip=config.input_skip or mean,
         norm=config.norm,
         jumping=config.jumping,
+        pair=config.pair,
         rng=torch.Generator().manual_seed(config.seed),
     )

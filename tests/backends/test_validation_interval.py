@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.settings import best_in_paper_budget
 
 import fastgcn.train.loop
 from fastgcn import Graph, TrainConfig, evaluate, fit, load, resume
@@ -13,16 +14,15 @@ from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.backends.evaluator import Sizes, training_work, validation_interval, validation_work
 from fastgcn.cli.output import EpochView
 from fastgcn.report import run_report
-from fastgcn.train.loop import Training
 from fastgcn.train.presets import (
     authors_code,
-    best_in_paper_budget,
     best_preset,
     graphsage,
     kipf_gcn,
     paper_preset,
 )
 from fastgcn.train.run import Run
+from fastgcn.train.training import Training
 from tests.cli_runner import run_cli
 from tests.communities import (
     communities,
@@ -153,7 +153,7 @@ def interval(graph: Graph, config: TrainConfig) -> int:
 
 def test_digits_are_validated_after_every_epoch() -> None:
     digits = load("digits")
-    for config in (TrainConfig(), best_preset(digits), paper_preset("digits")):
+    for config in (TrainConfig(), best_preset(digits), paper_preset(digits)):
         assert interval(digits, config.replace(device="cpu")) == 1
 
 
@@ -164,7 +164,7 @@ def test_small_graphs_are_validated_after_every_epoch(
 ) -> None:
     monkeypatch.setenv("FASTGCN_DATA", str(real_data))
     graph = load(name, split=split)
-    paper = paper_preset(name).replace(samples=50)
+    paper = paper_preset(graph).replace(samples=50)
     configs = [paper, paper.replace(inductive=False), authors_code(paper), kipf_gcn()]
     configs += [graphsage("gcn", paper), graphsage("mean", paper), best_preset(graph)]
     if split == "full":

@@ -13,7 +13,6 @@ from benchmarks.processes import STATUS, fresh
 
 import fastgcn
 from benchmarks import plain_fastgcn, speed, timing
-from fastgcn.train.presets import paper_preset
 from tests.cli_runner import run_cli
 
 Capture = pytest.CaptureFixture[str]
@@ -66,7 +65,7 @@ def test_trainings_have_the_same_epochs() -> None:
 
 
 def test_the_plain_program_learns() -> None:
-    config = paper_preset("cora").replace(learning_rate=0.05, hidden=32)
+    config = fastgcn.paper_cora().replace(learning_rate=0.05, hidden=32)
     found = plain_fastgcn.train(fastgcn.load("digits"), config, epochs=60)
     assert found["epochs"] == 60
     assert found["test_micro_f1"] > 0.9

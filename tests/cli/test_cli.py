@@ -19,6 +19,7 @@ import fastgcn
 from fastgcn.cli import app
 from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
+from fastgcn.train.automatic import candidates
 from tests.cli_runner import run_cli
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -75,7 +76,7 @@ def test_flags_of_every_kind_are_understood(tmp_path: Path, capfd: Capture) -> N
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     graph, config = fastgcn.load("digits"), fastgcn.Run.load(tmp_path / "r").config
-    assert config == fastgcn.best_preset(graph).replace(
+    assert config == candidates(graph, sampled=True)[0].config.replace(
         epochs=1, hidden=(8, 4), dropout=(0.1, 0.2), norm="batch", bias=False, inductive=False,
         fanouts=(3, 4, 5), weight_decay=1e-4, power=0.5, samples=40,
     )  # fmt: skip
@@ -171,7 +172,7 @@ def test_train_says_what_happened(
     outcome = run_cli(capfd, "train", "digits", "--epochs", 2, "--hidden", "8")
     assert outcome.code == 0, outcome.err
     assert "1,797 nodes" in outcome.err
-    assert "ladies sampling of 1,078" in outcome.err
+    assert "full passes" in outcome.err
     assert "val F1" in outcome.err
     for word in ("micro-F1", "macro-F1", "precision", "precompute", "sampling", "evaluation"):
         assert word in outcome.out

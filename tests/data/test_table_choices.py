@@ -10,6 +10,7 @@ import pytest
 import fastgcn
 from fastgcn.data.store import open_store
 from fastgcn.data.tables import import_tables
+from fastgcn.data.tables.new_rows import read_new_nodes
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from tests.cli_runner import run_cli
@@ -158,7 +159,29 @@ def test_several_edge_tables(tmp_path: Path) -> None:
     )
     assert dense(open_store(tmp_path / "store"))[1] == [4, 0, 6, 0]
     import_tables(nodes, {"talk": calls, "mail": mails}, tmp_path / "talk", types=["talk"])
-    assert open_store(tmp_path / "talk").n_edges == 1
+    talk = open_store(tmp_path / "talk")
+    assert talk.n_edges == 1
+    assert "edges of the types 'mail' are left out" in notes(talk)
+    with pytest.raises(InputError, match="types names 'call', but the tables are 'calls', 'mails'"):
+        import_tables(nodes, [calls, mails], tmp_path / "x", types=["call"])
+
+
+def test_new_edges_have_the_weights_of_their_types(tmp_path: Path) -> None:
+    nodes = write(tmp_path / "nodes.csv", NODES)
+    calls = write(tmp_path / "calls.csv", {"source": ["a"], "target": ["b"]})
+    mails = write(tmp_path / "mails.csv", {"source": ["b"], "target": ["c"]})
+    import_tables(nodes, [calls, mails], tmp_path / "store", types={"calls": 4, "mails": 2})
+    graph = open_store(tmp_path / "store")
+    new = write(tmp_path / "new.csv", {"id": ["z"], "size": [1], "share": [1.0]})
+    (tmp_path / "new").mkdir()
+    more = write(tmp_path / "new" / "calls.csv", {"source": ["z"], "target": ["a"]})
+    assert read_new_nodes(new, more, graph)["weights"].tolist() == [4]
+    other = write(tmp_path / "visits.csv", {"source": ["z"], "target": ["a"]})
+    with pytest.raises(InputError, match="have the types 'calls', 'mails', but the new ones 'vis"):
+        read_new_nodes(new, other, graph)
+    typed = read(tmp_path, NODES, KINDS, type_column="kind", types={"card": 2, "cash": 0.5})
+    edges = pa.table({"source": ["z", "z"], "target": ["a", "b"], "kind": ["cash", "card"]})
+    assert read_new_nodes(new, edges, typed)["weights"].tolist() == [0.5, 2]
 
 
 def test_a_graph_without_features(tmp_path: Path) -> None:

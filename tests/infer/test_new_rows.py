@@ -146,7 +146,7 @@ def test_wrong_arguments(bank: Customers, run: fastgcn.Run) -> None:
         ({"source": [0], "target": [1]}, "new nodes need features"),
     ):
         with pytest.raises(InputError, match=message):
-            fastgcn.predict_new(run, graph, **arguments)  # type: ignore[arg-type]
+            fastgcn.predict_new(run, graph, **arguments)
 
 
 def test_new_nodes_of_a_graph_whose_features_are_its_structure() -> None:

@@ -8,7 +8,7 @@ import torch
 import fastgcn.train.loop
 from fastgcn import evaluate, fit, resume
 from fastgcn.backends.cpu import CpuBackend, ready
-from fastgcn.train.loop import Training
+from fastgcn.train.training import Training
 from tests.communities import communities, quick, weights_of, without_times
 
 GRAPH = communities()

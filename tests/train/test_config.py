@@ -21,7 +21,11 @@ from fastgcn.errors import InputError
 from fastgcn.settings import markdown_table
 
 BAD_VALUES = [
-    ("preset", "papre", "preset must be one of auto, paper, got 'papre'; did you mean 'paper'?"),
+    (
+        "preset",
+        "papre",
+        "preset must be one of auto, fast, paper, got 'papre'; did you mean 'paper'?",
+    ),
     ("hidden", 0, "hidden must be at least 1, got 0"),
     ("hidden", (16, 0), "hidden must be at least 1, got 0"),
     ("hidden", "16", "hidden must be a whole number or a list of them, got '16'"),
@@ -37,6 +41,7 @@ BAD_VALUES = [
         "dropout must be a finite number or a list of them, got (0.5, '0.5')",
     ),
     ("dropout", (0.5,), "for the input of each of 2 layers, got 1"),
+    ("pair", 1, "pair must be true or false, got 1"),
     ("skip", 1, "skip must be true or false, got 1"),
     ("input_skip", "yes", "input_skip must be true or false, got 'yes'"),
     ("norm", "layers", "norm must be one of none, layer, batch, got 'layers'; did you mean"),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.accuracy import best_cases
+from benchmarks.settings import best_cora, best_in_paper_budget, best_pubmed, paper_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -13,11 +14,10 @@ from scipy.sparse import csr_array
 from fastgcn import Graph, Split, TrainConfig, fit
 from fastgcn.config import SETTINGS, Preset
 from fastgcn.errors import InputError
+from fastgcn.train.automatic import candidates
 from fastgcn.train.presets import (
-    best_cora,
-    best_in_paper_budget,
     best_preset,
-    best_pubmed,
+    entrants,
     paper_cora,
     paper_preset,
     paper_pubmed,
@@ -30,10 +30,18 @@ GRAPH = communities(n=200)
 FEW = GRAPH.with_split(Split(train=np.arange(10), val=np.arange(10, 60)))
 
 
-def test_paper_presets_go_by_the_name_of_the_data() -> None:
-    assert paper_preset("cora") == paper_preset("citeseer") == paper_cora()
-    assert paper_preset("pubmed") == paper_pubmed()
-    assert paper_preset("reddit") == paper_preset("anything else") == paper_reddit()
+def test_the_papers_settings_go_by_the_size_of_the_graph() -> None:
+    for n, expected in ((2_708, paper_cora()), (19_717, paper_pubmed()), (232_965, paper_reddit())):
+        graph = Graph.from_edges([0], [1], features=np.ones((n, 1)))
+        assert paper_preset(graph) == expected
+
+
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "reddit", "digits"])
+def test_no_name_of_a_data_set_decides_anything(name: str) -> None:
+    """A user's own graph may be called anything."""
+    named = communities(n=200, name=name)
+    for asked in ({}, {"preset": "paper"}, {"method": "graphsage-mean"}):
+        assert entrants(named, None, asked) == entrants(GRAPH, None, asked)
 
 
 def test_there_is_one_default() -> None:
@@ -50,22 +58,21 @@ def test_there_is_one_default() -> None:
 
 
 def test_the_papers_settings_are_asked_for_by_name() -> None:
-    assert resolve(GRAPH, TrainConfig(preset="paper")) == paper_reddit()
-    assert resolve(GRAPH, TrainConfig(preset="paper", hidden=16)) == paper_reddit().replace(
-        hidden=16
-    )
-    assert resolve(GRAPH, None, {"method": "fastgcn-uniform"}) == paper_reddit().replace(
+    assert resolve(GRAPH, TrainConfig(preset="paper")) == paper_cora()
+    assert resolve(GRAPH, TrainConfig(preset="paper", hidden=64)) == paper_cora().replace(hidden=64)
+    assert resolve(GRAPH, None, {"method": "fastgcn-uniform"}) == paper_cora().replace(
         distribution="uniform"
     )
     both = {"method": "fastgcn-uniform", "preset": "auto"}
-    assert resolve(GRAPH, None, both) == best_preset(GRAPH).replace(distribution="uniform")
+    sampled = candidates(GRAPH, sampled=True)[0].config
+    assert resolve(GRAPH, None, both) == sampled.replace(distribution="uniform")
 
 
 @given(
     st.fixed_dictionaries(
         {},
         optional={
-            "hidden": st.sampled_from([128, 7, (8, 8)]),
+            "hidden": st.sampled_from([128, 6, (8, 8)]),
             "distribution": st.sampled_from(["importance", "ladies", "flat"]),
             "power": st.sampled_from([1.0, 0.5]),
             "bias": st.booleans(),
@@ -85,7 +92,9 @@ def test_settings_that_are_given_win_and_the_preset_gives_the_rest(
     if preset == "paper" and "distribution" not in chosen:
         chosen.pop("power", None)  # the paper's distribution has none
     found = resolve(GRAPH, TrainConfig(**named, **chosen))
-    rest = paper_reddit() if preset == "paper" else best_preset(GRAPH)
+    sampled = bool({"distribution", "power"} & chosen.keys()) or None
+    automatic = candidates(GRAPH, sampled=sampled)[0].config
+    rest = paper_cora() if preset == "paper" else automatic
     assert found == rest.replace(**chosen)
     assert found.is_complete
     assert found == resolve(GRAPH, None, named | chosen) == resolve(communities(), found)
@@ -93,8 +102,8 @@ def test_settings_that_are_given_win_and_the_preset_gives_the_rest(
 
 def test_automatic_samples_fit_the_training_graph_that_is_given() -> None:
     """Few training nodes are trained with all others unless the user says otherwise."""
-    assert resolve(FEW).samples == 200
-    assert resolve(FEW, TrainConfig(inductive=True)).samples == 10
+    assert resolve(FEW, sampled=True).samples == 200
+    assert resolve(FEW, TrainConfig(inductive=True), sampled=True).samples == 10
     assert resolve(FEW, TrainConfig(inductive=True, samples=7)).samples == 7
     assert fit(FEW, inductive=True, epochs=1).config.inductive
 
@@ -112,7 +121,14 @@ def test_the_automatic_choice_decides_only_what_is_declared_automatic() -> None:
     """The declaration says `auto` for these; for all others it says their one default."""
     plain = TrainConfig().complete().to_dict()
     decided: set[str] = set()
-    for config in (best_cora(), best_pubmed(), best_preset(GRAPH), best_preset(FEW)):
+    sparse = communities(n=200, sparse=True)
+    automatic = [
+        each.config
+        for graph in (GRAPH, FEW, sparse)
+        for sampled in (False, True)
+        for each in candidates(graph, sampled=sampled)
+    ]
+    for config in (best_cora(), best_pubmed(), *automatic):
         decided |= {name for name, value in config.to_dict().items() if value != plain[name]}
     assert decided == {name for name, each in SETTINGS.items() if each.automatic}
 
@@ -122,26 +138,20 @@ def test_a_variant_needs_settings_to_vary() -> None:
         resolve(GRAPH, paper_cora(), {"method": "authors-code"})
 
 
-def test_best_settings_are_known_by_name() -> None:
-    assert best_preset(communities(n=3400, name="pubmed")) == best_pubmed()
-    # 120 training nodes are fewer than it would draw.
-    assert best_preset(communities(n=200, name="cora")) == best_cora().replace(samples=120)
-
-
 @pytest.mark.parametrize("data", ["cora", "pubmed"])
 def test_the_papers_budget_is_kept(data: str) -> None:
-    config, paper = best_in_paper_budget(data), paper_preset(data)
+    config, paper = best_in_paper_budget(data), paper_settings(data)
     for name in ("hidden", "samples", "layers", "precompute", "inductive"):
         assert getattr(config, name) == getattr(paper, name)
     assert config.distribution == "ladies"
 
 
 def test_settings_fit_the_size_of_the_graph() -> None:
-    config = best_preset(GRAPH)
+    config = candidates(GRAPH, sampled=True)[0].config
     assert config.samples == len(GRAPH.split.train) == 120
     assert config.batch_size == 32
     large = GRAPH.with_split(Split(train=np.arange(200)))
-    assert best_preset(large).samples == 200
+    assert candidates(large, sampled=True)[0].config.samples == 200
 
 
 @pytest.mark.parametrize(("sparse", "scaling"), [(False, "standard"), (True, "none")])
@@ -197,5 +207,5 @@ def test_cases_of_the_best(real_data: Path) -> None:  # noqa: ARG001
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(InputError, match="preset must be one of auto, paper, got 'atuo'"):
+    with pytest.raises(InputError, match="preset must be one of auto, fast, paper, got 'atuo'"):
         fit(GRAPH, preset="atuo")

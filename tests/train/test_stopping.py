@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fastgcn import TrainConfig
-from fastgcn.train.loop import best_epoch, should_stop
+from fastgcn.train.training import best_epoch, should_stop
 
 AUTHORS = TrainConfig(early_stopping="authors")
 NEVER = TrainConfig(early_stopping="none")

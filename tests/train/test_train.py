@@ -32,7 +32,7 @@ from fastgcn.errors import InputError
 from fastgcn.features.plan import Budget
 from fastgcn.machine import thread_count
 from fastgcn.model import Dropout
-from fastgcn.train.loop import should_stop
+from fastgcn.train.training import should_stop
 from tests.communities import communities, quick, weights_of, with_only_training, without_times
 from tests.strategies import split_of
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fastgcn.backends.base import Backend, Checkpoint, EpochResult
 from fastgcn.backends.cpu import CpuBackend, MakeSampler, name_of
+from fastgcn.backends.data import SharedData
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
@@ -34,10 +35,12 @@ def choose_backend(
     shard: "Shard | None" = None,
     sampler: MakeSampler | None = None,
     model: GCN | None = None,
+    shared: SharedData | None = None,
 ) -> Backend:
     """The backend for these settings: a GPU does everything if there is one that supports them.
 
-    With a `shard` of the graph, this process is one of several that train together.
+    With a `shard` of the graph, this process is one of several that train together. `shared`
+    holds what several trainings on the CPU have in common.
     """
     if shard is not None:
         if sampler is not None or model is not None:
@@ -55,4 +58,4 @@ def choose_backend(
 
             return GpuBackend(graph, config, device, model)
         note(f"sampling on the CPU, because the device cannot: {reason}")
-    return CpuBackend(graph, config, folder, sampler=sampler, model=model)
+    return CpuBackend(graph, config, folder, sampler=sampler, model=model, shared=shared)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
@@ -160,11 +161,12 @@ class Minibatches:
         self.empty_rows = 0.0  # of the first batch of an epoch, see `MinibatchGroup`
 
     def shuffled(self) -> Iterator[Tensor]:
-        """The training nodes in a new order, cut into batches."""
+        """The training nodes in a new order, cut into batches; all at once in a full pass."""
+        if self.full_pass:
+            yield self.data.batch_nodes
+            return
         order = torch.randperm(len(self.data.batch_nodes), generator=self.rng)
         nodes, size = self.data.batch_nodes.index_select(0, order), self.config.batch_size
-        if self.config.method == "gcn":
-            size = len(nodes)  # the original GCN takes one step an epoch
         end = len(nodes)
         if self.config.drop_last and end > size:
             end -= end % size
@@ -187,7 +189,12 @@ class Minibatches:
     def quick(self) -> bool:
         """True if an epoch's batches are so few that a second thread would save no time."""
         few = len(self.data.batch_nodes) <= _FEW_BATCHES * self.config.batch_size
-        return few and self._draws_together
+        return self.full_pass or (few and self._draws_together)
+
+    @property
+    def full_pass(self) -> bool:
+        """True if an epoch is one step over all training nodes, with all of their neighbours."""
+        return self.config.method == "gcn"
 
     @property
     def _draws_together(self) -> bool:
@@ -207,7 +214,16 @@ class Minibatches:
 
     def _drawn(self, batches: Iterable[Tensor]) -> Iterator[MinibatchGroup]:
         for batch in batches:
-            yield self._with_inputs(batch, self.sampler.sample(batch, self.rng))
+            if self.full_pass and batch is self.data.batch_nodes:
+                yield self._whole
+            else:
+                yield self._with_inputs(batch, self.sampler.sample(batch, self.rng))
+
+    @cached_property
+    def _whole(self) -> MinibatchGroup:
+        """The one batch of a full pass: nothing in it is drawn, so it is made once."""
+        batch = self.data.batch_nodes
+        return self._with_inputs(batch, self.sampler.sample(batch, self.rng))
 
     def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> MinibatchGroup:
         labels = self.data.labels[batch]
@@ -216,6 +232,8 @@ class Minibatches:
             x = self.data.mixed_rows(blocks[0], beside=beside)
             return MinibatchGroup(blocks[1:], x, labels, top=blocks[-1])
         sources = blocks[0].src if blocks else batch
+        if self.full_pass and not self.config.precompute:
+            return MinibatchGroup(blocks, self.data.features.as_stored(sources.numpy()), labels)
         return MinibatchGroup(blocks, self.data.input_rows(sources), labels)
 
     def _mixes_inputs(self, blocks: list[Block]) -> bool:

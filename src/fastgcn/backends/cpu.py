@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from operator import mul
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 
 from fastgcn.backends.base import EpochResult, Learner, LearnerBackend, Part, Scorer, with_prefix
 from fastgcn.backends.batches import Minibatches, ahead
-from fastgcn.backends.data import TrainingData, make_loss, prepare
+from fastgcn.backends.data import SharedData, TrainingData, make_loss, prepare
+from fastgcn.backends.direct import make_step
 from fastgcn.backends.evaluator import Evaluator, Sizes, validation_interval
-from fastgcn.backends.steps import Step, make_step
+from fastgcn.backends.steps import CompiledStep, Step
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Adjacency
@@ -44,7 +46,8 @@ class CpuBackend(LearnerBackend):
     """The whole graph is in this process; `folder` is for arrays that do not fit in memory.
 
     `sampler` makes the user's own sampler from Â of the training graph; it replaces the one that
-    the settings name. `model` is a network to start from; a copy of it is trained.
+    the settings name. `model` is a network to start from; a copy of it is trained. `shared` holds
+    what several trainings on the graph have in common.
 
     Attributes, after `prepare`:
         data: the training graph.
@@ -69,9 +72,11 @@ class CpuBackend(LearnerBackend):
         *,
         sampler: MakeSampler | None = None,
         model: GCN | None = None,
+        shared: SharedData | None = None,
     ) -> None:
         super().__init__()
         self.graph, self.config, self.folder = graph, config, folder
+        self.shared = SharedData() if shared is None else shared
         self._make_sampler, self._given_model = sampler, model
         self._small_steps = False  # set by the first batch
 
@@ -95,7 +100,17 @@ class CpuBackend(LearnerBackend):
     # A subclass overrides these.
 
     def _training_data(self) -> TrainingData:
-        return prepare(self.graph, self.config, self.folder)
+        config = self.config
+        beside = config.precompute and config.input_skip
+        key = (config.precompute, beside, config.inputs_dtype, config.neighbor_sampling)
+        make = partial(prepare, self.graph, config, self.folder)
+        return self.shared.get((*self._graph_key, *key), make)
+
+    @property
+    def _graph_key(self) -> tuple[Any, ...]:
+        """The settings that decide what Â and X are."""
+        config = self.config
+        return config.normalization, config.feature_scaling, config.inductive
 
     def _sampler(self) -> Sampler:
         if self._make_sampler is None:
@@ -133,7 +148,12 @@ class CpuBackend(LearnerBackend):
         nodes = getattr(self.graph.split, part)
         if not nodes.size:
             return None
-        return Evaluator(self.graph, self.config, nodes, once=last, folder=self.folder)
+        config = self.config
+        make = partial(Evaluator, self.graph, config, nodes, once=last, folder=self.folder)
+        if last:
+            return make()
+        key = (part, config.evaluation_graph, config.input_skip, config.layers, config.method)
+        return self.shared.get((*self._graph_key, *key), make)
 
     def _validation_interval(self) -> int:
         graph, data = self.graph, self.data
@@ -173,7 +193,8 @@ class CpuBackend(LearnerBackend):
         on_disk = self.data.inputs.on_disk
         if on_disk or (torch.get_num_threads() > 1 and not self.minibatches.quick):
             groups = ahead(groups)
-        with closing(groups), one_thread(small):
+        alone = not isinstance(self.step, CompiledStep)
+        with closing(groups), one_thread(small, blas_alone=alone):
             while group is not None:
                 start = time.perf_counter()
                 losses += group.steps(self.step)
@@ -212,6 +233,7 @@ class CpuBackend(LearnerBackend):
 
     def _release(self) -> None:
         del self.data, self.sampler, self.minibatches, self.step
+        self.shared.clear()
 
     def state(self) -> dict[str, Tensor]:
         kept = sampler_state(self.sampler)

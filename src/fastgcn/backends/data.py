@@ -1,9 +1,10 @@
 """The data of a training run: the training graph's Â, inputs and labels."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,30 @@ def _precomputed(
     kept = kept_inputs(graph, key, mixed, folder, plan.chunk_bytes)
     kept.keep_hot(np.argsort(-trained.squares), plan.hot_bytes)
     return kept
+
+
+class SharedData:
+    """What trainings on one graph have in common: equal parts are made once.
+
+    >>> shared = SharedData()
+    >>> shared.get("a", lambda: [1]) is shared.get("a", lambda: [2])
+    True
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}
+        self._lock = threading.RLock()  # candidates of a race ask from threads of their own
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        """What `make` returned when it was first called with this key."""
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = make()
+            return cast(T, self._kept[key])
+
+    def clear(self) -> None:
+        """Keep nothing any longer; trainings keep the parts that they use."""
+        self._kept.clear()
 
 
 def label_tensor(labels: AnyArray) -> Tensor:

@@ -1,6 +1,7 @@
 """Scores of the exact network on a part of the split, computed repeatedly or once."""
 
 import math
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -82,19 +83,21 @@ class Evaluator:
         self._inputs: InputRows | None = None
         self._needed: list[IntArray] | None = None
         self._mixed: FeatureStore | None = None
+        self._lock = threading.Lock()  # candidates of a race share an evaluator
 
     def __len__(self) -> int:
         return len(self._part)
 
     def __call__(self, model: GCN) -> Metrics:
         """Scores of the network with its current weights."""
-        if self._features is None:
-            # Not earlier: the network holds the mean and scale of standardised features.
-            self._features = feature_rows(model, self._graph.features, self._nodes)
-            self._plan(self._features, model)
-        if self._inputs is None:
-            found = model.probabilities(self._logits_chunk_by_chunk(model))
-        else:
+        with self._lock:
+            if self._features is None:
+                # Not earlier: the network holds the mean and scale of standardised features.
+                self._features = feature_rows(model, self._graph.features, self._nodes)
+                self._plan(self._features, model)
+            if self._inputs is None:
+                found = model.probabilities(self._logits_chunk_by_chunk(model))
+        if self._inputs is not None:
             found = _probabilities(model, self._blocks, self._inputs)
         return measure(found.cpu().numpy(), self.labels)
 
@@ -121,6 +124,9 @@ class Evaluator:
             width = min(model.sizes[:2])
             if not on_cpu or 4 * self._rows.n * width <= self._left() // ROW_ARRAYS:
                 return
+        if on_cpu and features.sparse and self._config.method == "gcn":
+            self._keep_sparse_features(features, layers)
+            return
         widths = 1 if model.convolutions[0].own_weight is None else 2
         self._needed = needed_nodes(self._rows, np.unique(self._part), layers)
         n_bytes = 4 * len(self._needed[1]) * features.width * widths
@@ -131,6 +137,12 @@ class Evaluator:
             if n_bytes > self._left():
                 self._needed = with_all_of_most(self._needed, self._rows.n)
             self._keep_in_a_file(features, self._needed)
+
+    def _keep_sparse_features(self, features: NodeFeatures, layers: int) -> None:
+        """Keep rows of X, if full passes train the network: X has fewer entries than ÂX."""
+        part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
+        self._blocks = FullSampler(self._rows, layers).sample(part)
+        self._inputs = features.as_stored(self._blocks[0].src.numpy())
 
     def _keep_in_memory(self, features: NodeFeatures, model: GCN, *, dense: bool) -> None:
         """Keep rows of ÂX: sparse on the CPU if they have few entries, else dense if `dense`."""
@@ -170,7 +182,7 @@ class Evaluator:
 def _probabilities(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
     small = inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
     model.eval()
-    with torch.no_grad(), one_thread(small):
+    with torch.no_grad(), one_thread(small, blas_alone=True):
         found = model.probabilities(model(blocks, inputs))
     model.train()
     return found
@@ -251,9 +263,14 @@ class Sizes(NamedTuple):
         )
 
     @property
+    def row_of_features(self) -> float:
+        """Numbers stored in a row of X."""
+        return self.inputs / self.all_nodes
+
+    @property
     def row_of_inputs(self) -> float:
         """Numbers in a row of ÂX, assuming that no two neighbours share a feature."""
-        return self.inputs / self.all_nodes * self.all_entries / self.all_nodes
+        return self.row_of_features * self.all_entries / self.all_nodes
 
 
 def validation_interval(sizes: Sizes, config: TrainConfig, widths: Sequence[int]) -> int:
@@ -268,11 +285,12 @@ def validation_interval(sizes: Sizes, config: TrainConfig, widths: Sequence[int]
     4
     """
     epoch = max(training_work(sizes, config, widths), _OF_AN_EPOCH)
-    return max(1, math.ceil(validation_work(sizes, widths) / epoch))
+    unmixed = config.method == "gcn" and not config.precompute
+    return max(1, math.ceil(validation_work(sizes, widths, unmixed=unmixed) / epoch))
 
 
-def validation_work(sizes: Sizes, widths: Sequence[int]) -> float:
-    """Multiplications of the full network on the validation nodes, if ÂX is kept.
+def validation_work(sizes: Sizes, widths: Sequence[int], *, unmixed: bool = False) -> float:
+    """Multiplications of the full network on the validation nodes, if ÂX is kept, or X, `unmixed`.
 
     Each layer multiplies the rows that the layer above reads by W, and the result by Â's entries.
     It is assumed that each entry reads another row, up to all rows of the graph, and that nodes
@@ -283,6 +301,9 @@ def validation_work(sizes: Sizes, widths: Sequence[int]) -> float:
         read = min(entries, float(sizes.all_nodes))
         work += _product(rows, read, entries, n_in, n_out)
         rows, entries = read, read * sizes.all_entries / sizes.all_nodes
+    if unmixed:
+        read = min(entries, float(sizes.all_nodes))
+        return work + (read * sizes.row_of_features + entries) * widths[1]
     return work + rows * min(widths[0], sizes.row_of_inputs) * widths[1]
 
 
@@ -292,7 +313,8 @@ def training_work(sizes: Sizes, config: TrainConfig, widths: Sequence[int]) -> f
     A layer's gradient is twice the layer's work; the first layer's is once, as its input has none.
     A batch of s out of n nodes has an edge to a vertex of c entries with probability
     1 - (1 - s/n)^c, c being the mean; this share of the vertices drawn over the whole graph is
-    computed. Not counted: the passes of `history` and `optimal`, and the products of skips.
+    computed. A full pass without ÂX multiplies the stored numbers of X by W, then by Â. Not
+    counted: the passes of `history` and `optimal`, and the products of skips.
     """
     full_batch = config.method == "gcn"
     rows = float(sizes.batch_nodes if full_batch else min(config.batch_size, sizes.batch_nodes))
@@ -305,7 +327,10 @@ def training_work(sizes: Sizes, config: TrainConfig, widths: Sequence[int]) -> f
         entries = rows * degree * min(read / reached, 1.0) if reached else 0.0
         if config.needs_own_rows or config.self_term == "exact":
             read = min(read + rows, float(sizes.nodes))
-        work += (3 if number else 2) * _product(rows, read, entries, *layers[number])
+        if full_batch and number == 0:
+            work += 2 * (read * sizes.row_of_features + entries) * widths[1]
+        else:
+            work += (3 if number else 2) * _product(rows, read, entries, *layers[number])
         rows = read
     if config.precompute:
         work += 2 * rows * min(widths[0], sizes.row_of_inputs) * widths[1]

@@ -114,7 +114,8 @@ def _subject(
 
     if run_path is None:
         given = {} if preset is None else {"preset": preset}
-        return resolve(graph, None, read_assignments(settings or ()) | given), None
+        asked = read_assignments(settings or ()) | given
+        return resolve(graph, None, asked, sampled=True), None
     if preset is not None or settings:
         raise InputError("with --run the settings are those of the run; leave --preset, --set out")
     from fastgcn.data.layout import fingerprint

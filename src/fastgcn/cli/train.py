@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.config import TrainConfig
     from fastgcn.graph.graph import Graph
+    from fastgcn.train.race import Choice
     from fastgcn.train.run import Run
 
 
@@ -139,18 +140,27 @@ def train(
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
     timeout: Timeout = None,
     json: Json = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Skip the race of candidates: --preset fast.")
+    ] = False,
     **flags: Any,
 ) -> None:
     """Train a classifier on a graph's training nodes; validation nodes choose the weights kept.
 
-    Settings that are not given are chosen for the graph, or by --preset.
+    Settings that are not given are chosen for the graph, by a race of a few candidates on its
+    validation nodes, or by --preset.
     """
+    if fast:
+        if flags.get("preset") not in (None, "fast"):
+            raise InputError(f"--fast is --preset fast, but --preset {flags['preset']} is given")
+        flags["preset"] = "fast"
     if (data is None) == (resume is None):
         raise InputError("give either DATA to train on or --resume RUN to continue")
     ignored = _given(ctx, but=("resume", "tensorboard", "timeout", "json"))
     if resume is not None and ignored:
         raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
     from fastgcn.train.presets import resolve
+    from fastgcn.train.race import Choice, choose
 
     with joined(timeout) as group:
         again, folder, shard = resume is not None, resume, None
@@ -165,12 +175,15 @@ def train(
         if again:
             run = _resume(folder, tensorboard, json, group)
         else:
-            chosen = jointly(
-                group,
-                "settings",
-                lambda: resolve(graph, None, given_settings(config, assignments, flags)),
-            )
-            run = _train(graph, chosen, folder, tensorboard, json, shard)
+
+            def chosen() -> "Choice":
+                given = given_settings(config, assignments, flags)
+                if shard is None:
+                    return choose(graph, None, given)
+                return Choice(resolve(graph, None, given, sampled=True))
+
+            choice = jointly(group, "settings", chosen)
+            run = _train(graph, choice, folder, tensorboard, json, shard)
     if run is None or not speaks(group):
         return
     if json:
@@ -192,23 +205,21 @@ def _given(ctx: typer.Context, *, but: tuple[str, ...]) -> list[str]:
 
 def _train(
     graph: "Graph",
-    config: "TrainConfig",
+    choice: "Choice",
     run_dir: Path,
     tensorboard: Path | None,
     json: bool,
     shard: "Shard | None",
 ) -> "Run":
-    from fastgcn.train.loop import fit
+    from fastgcn.train.loop import fit_choice
 
-    if shard is None:
-        config = _with_sizes(graph, config)
-    elif not shard.group.is_main:
+    if shard is not None and not shard.group.is_main:
         with signals.at_epochs() as stop:
-            return fit(graph, config, run_dir=run_dir, callbacks=[stop], shard=shard)
-    _announce(graph, config)
-    view = EpochView(config.epochs, tensorboard, run_dir, show=not json)
+            return fit_choice(graph, choice, run_dir=run_dir, callbacks=[stop], shard=shard)
+    _announce(graph, choice.config)
+    view = EpochView(choice.config.epochs, tensorboard, run_dir, show=not json)
     with signals.at_epochs() as stop, view as on_epoch:
-        return fit(graph, config, run_dir=run_dir, callbacks=[on_epoch, stop], shard=shard)
+        return fit_choice(graph, choice, run_dir=run_dir, callbacks=[on_epoch, stop], shard=shard)
 
 
 def _resume(
@@ -252,20 +263,11 @@ def _announce(graph: "Graph", config: "TrainConfig") -> None:
     )
 
 
-def _with_sizes(graph: "Graph", config: "TrainConfig") -> "TrainConfig":
-    """The settings with numbers for `samples = "auto"`, which are printed."""
-    if config.samples != "auto" or config.method != "fastgcn":
-        return config
-    from fastgcn.diagnose.auto import choose_samples
-
-    choice = choose_samples(graph, config)
-    say(choice.sentence(config.target_error))
-    return config.replace(samples=choice.samples)
-
-
 def _sampling(config: "TrainConfig") -> str:
     if config.neighbor_sampling:
         return f"{' and '.join(map(str, config.fanouts))} neighbours a node, from the input up"
+    if config.method == "gcn":
+        return "full passes"
     if not config.layer_samples:
         return "no sampling"
     drawn = ", ".join(f"{t:,}" for t in config.layer_samples)

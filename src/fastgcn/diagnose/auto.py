@@ -12,6 +12,7 @@ from fastgcn.features.store import NodeFeatures, column_statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
 from fastgcn.model import build_model
+from fastgcn.progress import note
 
 _BATCHES = 8
 # The most training nodes whose features are read to standardise features here: on a large graph,
@@ -46,7 +47,7 @@ class Choice:
 
 
 def resolve_samples(graph: Graph, config: TrainConfig) -> TrainConfig:
-    """The settings with `samples = "auto"` replaced by numbers.
+    """The settings with `samples = "auto"` replaced by numbers, which are printed.
 
     >>> import fastgcn
     >>> config = TrainConfig(samples="auto", target_error=0.5, hidden=16)
@@ -56,7 +57,9 @@ def resolve_samples(graph: Graph, config: TrainConfig) -> TrainConfig:
     """
     if config.samples != "auto" or config.method != "fastgcn":
         return config
-    return config.replace(samples=choose_samples(graph, config).samples)
+    choice = choose_samples(graph, config)
+    note(choice.sentence(config.target_error))
+    return config.replace(samples=choice.samples)
 
 
 def choose_samples(graph: Graph, config: TrainConfig) -> Choice:

@@ -1,7 +1,7 @@
 """Sparse input rows, such as bags of words, and their products with weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, Self, cast
 
@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.products import sparse_times_dense, transposed_times_dense
+from fastgcn.kernels.products import Transpose, sparse_times_dense
 from fastgcn.kernels.rows import cut_rows
 
 
@@ -25,6 +25,7 @@ class SparseMatrix:
         indptr: (s+1,) int64, from 0.
         columns: (m,) int32, ascending in each row.
         values: (m,) float32.
+        transpose: shared by matrices that differ in their values alone.
 
     >>> rows = SparseMatrix.of(csr_array(np.array([[0, 2], [0, 0], [3, 4]], np.float32)))
     >>> rows.take(np.array([2, 0])) @ torch.tensor([[1.0], [10.0]])
@@ -36,6 +37,7 @@ class SparseMatrix:
     columns: IntArray
     values: FloatArray
     width: int
+    transpose: Transpose = field(default_factory=Transpose, repr=False, compare=False)
 
     @classmethod
     def of(cls, matrix: csr_array) -> Self:
@@ -65,6 +67,8 @@ class SparseMatrix:
 
     def between(self, start: int, stop: int) -> "SparseMatrix":
         """The rows start..stop-1, as a view."""
+        if start == 0 and stop == len(self):
+            return self
         begin, end = self.indptr[start], self.indptr[stop]
         indptr = self.indptr[start : stop + 1] - begin
         return SparseMatrix(indptr, self.columns[begin:end], self.values[begin:end], self.width)
@@ -73,9 +77,19 @@ class SparseMatrix:
         """Consecutive parts with these numbers of rows, as views."""
         return [self.between(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
 
+    def first_columns(self, width: int) -> "SparseMatrix":
+        """The first `width` columns."""
+        kept = self.columns < width
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        return SparseMatrix(indptr, self.columns[kept], self.values[kept], width)
+
     def scaled(self, factors: FloatArray) -> "SparseMatrix":
         """Each stored entry times its factor (m,)."""
         return replace(self, values=self.values * factors)
+
+    def transposed_times(self, other: FloatArray) -> FloatArray:
+        """(width, d): Xᵀ times `other` (s, d)."""
+        return self.transpose.times(*self.csr, other, self.width)
 
     def dense(self) -> Tensor:
         """(s, width) float32."""
@@ -113,8 +127,7 @@ class _Times(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         rows: SparseMatrix = ctx.rows
-        back = transposed_times_dense(*rows.csr, _array(gradients[0]), rows.width)
-        return torch.from_numpy(back), None
+        return torch.from_numpy(rows.transposed_times(_array(gradients[0]))), None
 
 
 def _array(tensor: Tensor) -> FloatArray:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray, check_whole, forget
 from fastgcn.errors import InputError
-from fastgcn.features.sparse import InputRows
+from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import add_part_product, sparse_times_sparse
 from fastgcn.progress import progress
@@ -292,6 +292,10 @@ class NodeFeatures:
         """(len(ids), F) float32, only if the features are `sparse`; do not write to it."""
         assert self.sparse
         return cast(csr_array, self._rows(ids))
+
+    def as_stored(self, ids: IntArray) -> InputRows:
+        """(len(ids), F) float32, sparse if the features are, else dense; a copy."""
+        return SparseMatrix.of(self.sparse_rows(ids)) if self.sparse else self.take(ids)
 
     def take(self, ids: IntArray) -> Tensor:
         """(len(ids), F) float32, dense, a copy."""

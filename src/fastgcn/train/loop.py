@@ -3,30 +3,24 @@
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
-from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
-from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
-from fastgcn.features.plan import check_device_memory, check_memory
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import choose_device, memory_of_device, thread_count
-from fastgcn.model import GCN, WeightAverage, all_finite
+from fastgcn.machine import memory_of_device, thread_count
+from fastgcn.model import GCN, all_finite
 from fastgcn.progress import note
-from fastgcn.train.divergence import NotFiniteError, check_epoch, check_validation, what_to_change
+from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.presets import resolve
+from fastgcn.train.race import Choice, check_room, choose
 from fastgcn.train.run import Run, RunFolder
+from fastgcn.train.training import Training
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
@@ -36,8 +30,6 @@ Callback = Callable[[dict[str, Any]], bool | None]
 
 # Seconds between checkpoints: the most work that a kill loses, beside the current epoch.
 _CHECKPOINT_EVERY = 1.0
-
-_PURPOSES = ("precompute", "sampling", "compute", "evaluation")
 
 
 def fit(
@@ -75,17 +67,41 @@ def fit(
     >>> len(run.history), run.config.norm
     (2, 'layer')
     """
-    config = resolve(graph, config, settings)
-    if shard is None and graph.labels is not None:
-        device = choose_device(config.device)
-        if device.type == "cpu":
-            check_memory(graph, config)
-        else:
-            check_device_memory(graph, config, torch.cuda.mem_get_info(device)[0])
-    if shard is None and sampler is None:
-        config = resolve_samples(graph, config)
+    if shard is None and sampler is None and model is None:
+        choice = choose(graph, config, settings)
+    else:
+        sampled = True if model is None else None
+        choice = Choice(resolve(graph, config, settings, sampled=sampled))
+    return fit_choice(
+        graph,
+        choice,
+        run_dir=run_dir,
+        sampler=sampler,
+        model=model,
+        callbacks=callbacks,
+        shard=shard,
+    )
+
+
+def fit_choice(
+    graph: Graph,
+    choice: Choice,
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    sampler: MakeSampler | None = None,
+    model: GCN | None = None,
+    callbacks: Sequence[Callback] = (),
+    shard: "Shard | None" = None,
+) -> Run:
+    """`fit` with settings that are chosen already; the winner of a race trains on."""
+    config = choice.config
+    if shard is None:
+        check_room(graph, config)
     path = None if run_dir is None else Path(run_dir)
-    backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
+    if choice.training is not None:
+        backend = choice.training.backend
+    else:
+        backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
     folder = None
     if path is not None:
         # Checked before the folder is made, so that a refused run leaves nothing behind.
@@ -96,10 +112,12 @@ def fit(
             "fingerprint": fingerprint(graph),
             "sampler": None if sampler is None else name_of(sampler),
             "imported": graph.imported,
+            "choice": choice.to_dict(),
         }
         folder = backend.on_first("the run's folder", lambda: RunFolder.create(path, about))
     try:
-        return _train(graph, config, backend, folder, callbacks)
+        with thread_count(config.threads), memory_of_device():
+            return _train(graph, choice, backend, folder, callbacks)
     except FastGCNError:
         if folder is not None:
             folder.discard_if_unused()
@@ -146,46 +164,80 @@ def resume(
         )
     backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
     kept = backend.on_first("the run's folder", folder.claim)
+    chosen = Choice.from_dict(folder.config, folder.about.get("choice"))
     try:
-        return _train(graph, folder.config, backend, kept, callbacks)
+        with thread_count(folder.config.threads), memory_of_device():
+            return _train(graph, chosen, backend, kept, callbacks)
     finally:
         folder.release()
 
 
 def _train(
     graph: Graph,
-    config: TrainConfig,
+    choice: Choice,
     backend: Backend,
     folder: RunFolder | None,
     callbacks: Sequence[Callback],
 ) -> Run:
-    with thread_count(config.threads), memory_of_device():
-        training = Training(config, backend)
+    training, stopped = choice.training, False
+    if training is None:
+        training = Training(choice.config, backend)
         _restore(training, folder)
-        saved = time.monotonic()
-        stopped = False
-        while training.has_more_epochs and not stopped:
-            try:
-                record = training.epoch()
-            except NotFiniteError as wrong:
-                _diverged(graph, training, folder, str(wrong))
-            if folder is not None:
-                folder.append_history(record)
-                if time.monotonic() - saved >= _CHECKPOINT_EVERY:
-                    folder.save_checkpoint(training.checkpoint())
-                    saved = time.monotonic()
-            verdict, interrupt = _ask(callbacks, record)
-            verdict = backend.agree(verdict)  # what stops one of several processes stops all
-            if verdict == _INTERRUPTED:
+    else:
+        if folder is not None:
+            folder.write_history(training.history)
+        stopped = _tell(training, folder, callbacks)
+    saved = time.monotonic()
+    while training.has_more_epochs and not stopped:
+        try:
+            record = training.epoch()
+        except NotFiniteError as wrong:
+            _diverged(graph, training, folder, choice, str(wrong))
+        if folder is not None:
+            folder.append_history(record)
+            if time.monotonic() - saved >= _CHECKPOINT_EVERY:
+                folder.save_checkpoint(training.checkpoint())
+                saved = time.monotonic()
+        stopped = _stops(training, folder, callbacks, record)
+    return _finish(graph, training, folder, choice)
+
+
+def _tell(training: Training, folder: RunFolder | None, callbacks: Sequence[Callback]) -> bool:
+    """Call the callbacks with the epochs that a race has trained; True if one ends the run.
+
+    The training then goes back to that epoch, by training again: it kept no state of it.
+    """
+    for number, record in enumerate(training.history, start=1):
+        if _stops(training, folder, callbacks, record):
+            if number < len(training.history):
+                training.restart(number)
                 if folder is not None:
-                    folder.save_checkpoint(training.checkpoint())
-                raise interrupt or KeyboardInterrupt
-            stopped = verdict == _STOP
-        return _finish(graph, training, folder)
+                    folder.write_history(training.history)
+            return True
+    return False
 
 
 # What callbacks answer; the largest counts.
 _GO_ON, _STOP, _INTERRUPTED = range(3)
+
+
+def _stops(
+    training: Training,
+    folder: RunFolder | None,
+    callbacks: Sequence[Callback],
+    record: dict[str, Any],
+) -> bool:
+    """Call the callbacks with an epoch's record; True if one ends the run.
+
+    If one raises Ctrl-C or a signal, the training is saved first.
+    """
+    verdict, interrupt = _ask(callbacks, record)
+    verdict = training.backend.agree(verdict)  # what stops one of several processes stops all
+    if verdict == _INTERRUPTED:
+        if folder is not None:
+            folder.save_checkpoint(training.checkpoint())
+        raise interrupt or KeyboardInterrupt
+    return verdict == _STOP
 
 
 def _ask(callbacks: Sequence[Callback], record: dict[str, Any]) -> tuple[int, BaseException | None]:
@@ -197,96 +249,6 @@ def _ask(callbacks: Sequence[Callback], record: dict[str, Any]) -> tuple[int, Ba
     except BaseException as interrupt:
         return _INTERRUPTED, interrupt
     return (_STOP if True in answers else _GO_ON), None
-
-
-class Training:
-    """A run between two epochs: its history, its best weights, and the next epoch."""
-
-    def __init__(self, config: TrainConfig, backend: Backend) -> None:
-        self.config, self.backend = config, backend
-        self.seconds = dict.fromkeys(_PURPOSES, 0.0)  # by purpose, with those before a resume
-        start = time.perf_counter()
-        backend.prepare()
-        self.seconds["precompute"] += time.perf_counter() - start
-        averaging = config.averaging
-        self.average = WeightAverage(backend.model, averaging) if averaging else None
-        self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Tensor] = {}  # the weights after the epoch at position `best_at`
-        self.best_at = 0
-        self.batches = 0
-
-    @property
-    def has_more_epochs(self) -> bool:
-        done = len(self.history)
-        return done < self.config.epochs and not should_stop(
-            self.history, self.config, self.best_at
-        )
-
-    def epoch(self) -> dict[str, Any]:
-        """One pass over the training nodes, and the record of it.
-
-        Raises `NotFiniteError` if a number went wrong. History and best weights do not change then.
-        """
-        start = time.perf_counter()
-        trained = self.backend.train_epoch(len(self.history))
-        for purpose, seconds in trained.seconds.items():
-            self.seconds[purpose] += seconds
-        self.batches += trained.batches
-        check_epoch(trained.loss, self.backend.model.state_dict())
-        number = len(self.history) + 1
-        record: dict[str, Any] = {
-            "epoch": number,
-            "train_loss": trained.loss,
-            "empty_rows": trained.empty_rows,
-        }
-        model = self.backend.model
-        if self.average is not None:
-            model = self.average.add(model, number)
-        if number % self.backend.validate_every == 0 or number == self.config.epochs:
-            began = time.perf_counter()
-            scores = self.backend.evaluate("val", model)
-            self.seconds["evaluation"] += time.perf_counter() - began
-            check_validation(scores)
-            if scores is not None:
-                record |= {f"val_{name}": value for name, value in scores.scores().items()}
-        record["seconds"] = time.perf_counter() - start
-        record["seconds_per_batch"] = self.seconds_per_batch
-        self.history.append(record)
-        if not self.best or is_better(record, self.history[self.best_at]):
-            self.best_at = number - 1
-            self.best = {k: v.detach().clone() for k, v in model.state_dict().items()}
-        return record
-
-    @property
-    def seconds_per_batch(self) -> float:
-        return (self.seconds["sampling"] + self.seconds["compute"]) / max(self.batches, 1)
-
-    def checkpoint(self) -> Checkpoint:
-        tensors = self.backend.state()
-        kept = {f"best.{name}": value for name, value in self.best.items()}
-        if self.average is not None:
-            state = self.average.model.state_dict()
-            kept |= {f"average.{name}": value for name, value in state.items()}
-        tensors |= {name: value.detach().cpu() for name, value in kept.items()}
-        progress = {
-            "epochs": len(self.history),
-            "batches": self.batches,
-            "seconds": self.seconds,
-        }
-        return Checkpoint(tensors, progress)
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint; its `progress` includes the history."""
-        tensors, progress = checkpoint.tensors, checkpoint.progress
-        self.history = progress["history"]
-        self.backend.restore(tensors, len(self.history))
-        self.best = with_prefix(tensors, "best.")
-        check_alike(self.best, self.backend.model.state_dict())
-        if self.average is not None:
-            self.average.model.load_state_dict(with_prefix(tensors, "average."))
-        self.batches = progress["batches"]
-        self.seconds |= progress["seconds"]
-        self.best_at = best_epoch(self.history)
 
 
 def _restore(training: Training, folder: RunFolder | None) -> None:
@@ -317,7 +279,9 @@ def _not_its_state(folder: RunFolder | None, why: str) -> FormatError:
     return FormatError(f"{where}/state.safetensors {why}; delete it to train from the first epoch")
 
 
-def _diverged(graph: Graph, training: Training, folder: RunFolder | None, wrong: str) -> NoReturn:
+def _diverged(
+    graph: Graph, training: Training, folder: RunFolder | None, choice: Choice, wrong: str
+) -> NoReturn:
     """Keep the best epoch so far, as a run that has stopped, and say what to change.
 
     If there was no epoch before the one that went wrong, nothing is kept.
@@ -327,7 +291,7 @@ def _diverged(graph: Graph, training: Training, folder: RunFolder | None, wrong:
     reason = f"training diverged in epoch {epoch}, where {wrong}; {change}"
     run, kept = None, "no epoch before it can be kept"
     if training.history:
-        run = _finish(graph, training, folder, stopped=reason)
+        run = _finish(graph, training, folder, choice, stopped=reason)
         kept = f"epoch {run.metrics['best_epoch']}, the best before it, is kept"
         kept += "" if run.path is None else f" in {run.path}"
     elif folder is not None:
@@ -341,7 +305,11 @@ def _diverged(graph: Graph, training: Training, folder: RunFolder | None, wrong:
 
 
 def _finish(
-    graph: Graph, training: Training, folder: RunFolder | None, stopped: str | None = None
+    graph: Graph,
+    training: Training,
+    folder: RunFolder | None,
+    choice: Choice,
+    stopped: str | None = None,
 ) -> Run:
     """Keep the best weights, score them on the test nodes, and write the run's result.
 
@@ -384,6 +352,8 @@ def _finish(
         "device": str(backend.device),
         **backend.facts(),
     }
+    if choice.tried:
+        metrics["choice"] = choice.to_dict()
     run = Run(
         model=model.eval(),
         config=config,
@@ -400,51 +370,3 @@ def _finish(
     if folder is not None:
         folder.finish(run)
     return run
-
-
-History = Sequence[dict[str, Any]]
-
-# The authors' rule compares, from this epoch on, the last `_RECENT` losses with those before.
-_WARM_UP = 30
-_RECENT = 2
-
-
-def should_stop(history: History, config: TrainConfig, best: int | None = None) -> bool:
-    """True to stop after the last epoch of `history`; never after one without validation.
-
-    * `authors`: after 30 validations, stop when the mean of the last 2 losses exceeds the mean
-      of the 30 before them;
-    * `patience`: stop after `patience` epochs, validated or not, without a better one.
-
-    `best` is the position of the best epoch, if it is known already.
-    """
-    if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
-        return False
-    if config.early_stopping == "patience":
-        best = best_epoch(history) if best is None else best
-        return len(history) - 1 - best >= config.patience
-    backwards = (record["val_loss"] for record in reversed(history) if "val_loss" in record)
-    losses = list(islice(backwards, _RECENT + _WARM_UP))
-    return len(losses) > _WARM_UP and bool(np.mean(losses[:_RECENT]) > np.mean(losses[_RECENT:]))
-
-
-def best_epoch(history: History) -> int:
-    """The position of the epoch to keep: highest validation micro-F1, lowest loss among equals.
-
-    If no epoch was validated, it is the last one.
-    """
-    best = 0
-    for position, record in enumerate(history):
-        if is_better(record, history[best]):
-            best = position
-    return best
-
-
-def is_better(record: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """True if an epoch is better than the one kept so far."""
-    if "val_micro_f1" not in kept:
-        return True
-    if "val_micro_f1" not in record:
-        return False
-    score, other = ((each["val_micro_f1"], -each["val_loss"]) for each in (record, kept))
-    return score > other

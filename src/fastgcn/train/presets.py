@@ -1,15 +1,15 @@
-"""Presets: the paper's settings, those of the systems it compares, and the automatic choice.
+"""Presets: the paper's settings, those of the systems it compares, and the automatic choice's.
 
-Each preset is a complete `TrainConfig`. `resolve` completes the settings that a user gives.
+Each preset is a complete `TrainConfig`. `entrants` completes the settings that a user gives.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import numpy as np
-
 from fastgcn.config import VARIANTS, Preset, TrainConfig
+from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
+from fastgcn.train.automatic import SAMPLING_SETTINGS, Candidate, candidates
 
 
 def _complete(**settings: Any) -> TrainConfig:
@@ -90,121 +90,30 @@ def graphsage(aggregator: Literal["gcn", "mean"], base: TrainConfig | None = Non
     )
 
 
-def paper_preset(data_name: str) -> TrainConfig:
-    """The paper's settings for a data set by name; Reddit's for any other data set."""
-    if data_name in ("cora", "citeseer"):
-        return paper_cora()
-    return paper_pubmed() if data_name == "pubmed" else paper_reddit()
+# The paper has settings for three graphs of very different sizes: 2,708, 19,717 and 232,965 nodes.
+_LIKE_CORA, _LIKE_PUBMED = 10_000, 100_000
 
 
-# Draw entries of the rows above in proportion to their sizes, stratified, with each node's own
-# term exact. Of all samplers here, this has the lowest error of the gradient at a given t
-# (docs/estimators.md).
-_BEST_SAMPLER: dict[str, Any] = {
-    "distribution": "ladies",
-    "power": 1.0,
-    "draws": "stratified",
-    "self_term": "exact",
-}
+def paper_preset(graph: Graph) -> TrainConfig:
+    """The paper's settings for the one of its three graphs that is nearest in size.
 
-# Below this share of training nodes, too few edges join two of them to learn from.
-_FEW_TRAINING_NODES = 0.1
-
-
-def best_cora() -> TrainConfig:
-    """For word counts of few nodes: the plain network, high dropout, means over neighbours.
-
-    Chosen by cross validation over training and validation nodes (docs/LOG.md).
+    >>> import fastgcn
+    >>> paper_preset(fastgcn.load("digits")) == paper_cora()
+    True
     """
-    return _complete(
-        **_BEST_SAMPLER,
-        hidden=64,
-        bias=True,
-        normalization="row",
-        dropout=0.7,
-        weight_decay=5e-4,
-        averaging=0.85,
-        samples=800,
-        batch_size=1024,
-        learning_rate=0.01,
-        epochs=250,
-        patience=60,
-    )
-
-
-def best_pubmed() -> TrainConfig:
-    """For Pubmed's tf-idf rows: deep, with skips for a node's own rows; chosen as for Cora."""
-    return _complete(
-        **_BEST_SAMPLER,
-        hidden=(256, 256),
-        norm="layer",
-        skip=True,
-        input_skip=True,
-        jumping="max",
-        dropout=(0.3, 0.5),
-        weight_decay=1e-4,
-        averaging=0.85,
-        samples=2000,
-        batch_size=1024,
-        learning_rate=0.002,
-        epochs=200,
-        patience=30,
-    )
-
-
-def best_in_paper_budget(data_name: str) -> TrainConfig:
-    """Hidden 16, two layers and the paper's t, with the better estimator; chosen as for Cora."""
-    if data_name == "pubmed":
-        return paper_pubmed().replace(
-            **_BEST_SAMPLER,
-            bias=True,
-            norm="layer",
-            skip=True,
-            input_skip=True,
-            dropout=0.3,
-            weight_decay=1e-4,
-            weight_decay_on="all",
-            averaging=0.85,
-            batch_size=4096,
-            learning_rate=0.01,
-            epochs=200,
-            patience=40,
-        )
-    return paper_preset(data_name).replace(**_BEST_SAMPLER)
+    if graph.n_nodes < _LIKE_CORA:
+        return paper_cora()
+    return paper_pubmed() if graph.n_nodes < _LIKE_PUBMED else paper_reddit()
 
 
 def best_preset(graph: Graph) -> TrainConfig:
-    """The automatic choice: the best settings known for a graph, by its name or by its kind.
-
-    Dense features are standardised. A batch is an eighth of the training nodes, within 32..1,024.
-    If few of the nodes are training nodes, hardly any edge joins two of them, so training uses
-    the features and edges of all nodes (transductive).
+    """The automatic choice without a race: the first candidate.
 
     >>> import fastgcn
-    >>> best_preset(fastgcn.load("digits")).distribution
-    'ladies'
+    >>> best_preset(fastgcn.load("digits")).bias
+    True
     """
-    n_train = len(graph.split.train)
-    inductive = n_train >= _FEW_TRAINING_NODES * graph.n_nodes
-    if graph.name in ("cora", "citeseer", "pubmed") and inductive:
-        known = best_pubmed() if graph.name == "pubmed" else best_cora()
-        return known if max(known.layer_samples) <= n_train else known.replace(samples=n_train)
-    return _complete(
-        **_BEST_SAMPLER,
-        hidden=128,
-        bias=True,
-        norm="layer",
-        skip=True,
-        input_skip=True,
-        dropout=(0.2, 0.5),
-        feature_scaling="standard" if isinstance(graph.features, np.ndarray) else "none",
-        samples=max(1, min(2000, n_train if inductive else graph.n_nodes)),
-        batch_size=min(1024, max(32, n_train // 8)),
-        learning_rate=0.005,
-        epochs=100,
-        patience=20,
-        inductive=inductive,
-    )
+    return candidates(graph)[0].config
 
 
 # What each method changes in the settings of a preset.
@@ -218,41 +127,68 @@ METHODS: dict[str, Callable[[TrainConfig], TrainConfig]] = {
     "graphsage-gcn": lambda config: graphsage("gcn", config),
     "graphsage-mean": lambda config: graphsage("mean", config),
 }
-PRESETS: dict[Preset, Callable[[Graph], TrainConfig]] = {
-    "auto": best_preset,
-    "paper": lambda graph: paper_preset(graph.name),
-}
+
+
+def entrants(
+    graph: Graph,
+    config: TrainConfig | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    sampled: bool | None = None,
+) -> list[Candidate]:
+    """The complete settings that a run may have: what the user gave, and each candidate's rest.
+
+    `settings` override those of `config`. The first entrant is the one to take without a race;
+    there is only one if the user names a preset other than the automatic choice, or another
+    method than FastGCN, which has the paper's settings. A method may change a candidate's
+    settings, never the user's; a candidate that does not fit these is left out. Every way to train
+    calls this, so all have the same defaults. `sampled` is that of `candidates`.
+    """
+    given = (config or TrainConfig()).replace(**(settings or {}))
+    if given.is_complete:
+        return [Candidate("given", given)]
+    preset: Preset = given.preset
+    if "preset" not in given.given and given.method != "fastgcn":
+        preset = "paper"
+    own = {k: v for k, v in given.to_dict().items() if k != "preset"}
+    if given.method in VARIANTS:
+        del own["method"]
+    if preset == "paper":
+        start = METHODS[given.method](paper_preset(graph))
+        return [Candidate("the paper's", start.replace(**own))]
+    if sampled is None and given.given & SAMPLING_SETTINGS:
+        sampled = True
+    found: list[Candidate] = []
+    refused: InputError | None = None
+    for name, candidate in candidates(graph, sampled=sampled, device=given.device):
+        try:
+            chosen = METHODS[given.method](candidate).replace(**own)
+        except InputError as error:  # the user's settings do not fit this candidate's
+            refused = refused or error
+            continue
+        if chosen.method == "fastgcn" and "samples" not in own and isinstance(chosen.samples, int):
+            # The user may have chosen a smaller training graph than the candidate's.
+            n = len(graph.split.train) if chosen.inductive else graph.n_nodes
+            chosen = chosen.replace(samples=max(1, min(chosen.samples, n)))
+        if all(chosen != other.config for other in found):
+            found.append(Candidate(name, chosen))
+    if refused is not None and not found:
+        raise refused
+    return found[:1] if preset == "fast" else found
 
 
 def resolve(
     graph: Graph,
     config: TrainConfig | None = None,
     settings: Mapping[str, Any] | None = None,
+    *,
+    sampled: bool | None = None,
 ) -> TrainConfig:
-    """The complete settings of a run: those that the user gave, and the preset's for the rest.
-
-    `settings` override those of `config`. The preset is the automatic choice, or the paper's if
-    the user names another method than FastGCN. A method may change the preset's settings, never
-    the user's. Every way to train calls this, so all have the same defaults.
+    """The complete settings of a run without a race: those of the first entrant.
 
     >>> import fastgcn
     >>> digits = fastgcn.load("digits")
     >>> resolve(digits, TrainConfig(epochs=20)) == best_preset(digits).replace(epochs=20)
     True
     """
-    given = (config or TrainConfig()).replace(**(settings or {}))
-    if given.is_complete:
-        return given
-    preset: Preset = given.preset
-    if "preset" not in given.given and given.method != "fastgcn":
-        preset = "paper"
-    start = METHODS[given.method](PRESETS[preset](graph))
-    own = {k: v for k, v in given.to_dict().items() if k != "preset"}
-    if given.method in VARIANTS:
-        del own["method"]
-    chosen = start.replace(**own)
-    if preset == "auto" and "samples" not in own and isinstance(chosen.samples, int):
-        # The user may have chosen a smaller training graph than the preset's.
-        n = len(graph.split.train) if chosen.inductive else graph.n_nodes
-        chosen = chosen.replace(samples=max(1, min(chosen.samples, n)))
-    return chosen
+    return entrants(graph, config, settings, sampled=sampled)[0].config

@@ -2,7 +2,7 @@
 
 from fastgcn import Graph, TrainConfig
 from fastgcn.backends.gpu.backend import GpuBackend
-from fastgcn.train.loop import Training
+from fastgcn.train.training import Training
 from tests.backends.gpu.small import DEVICE
 
 SETTINGS = TrainConfig(

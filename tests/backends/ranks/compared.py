@@ -18,7 +18,7 @@ from fastgcn.backends.ranks.shard import Shard
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.infer.predict import predict
 from fastgcn.sampling import Block
-from fastgcn.train.loop import Training
+from fastgcn.train.training import Training
 from tests.communities import communities, quick
 
 Case = tuple[dict[str, Any], dict[str, Any]]  # settings, and the graph's

@@ -9,7 +9,7 @@ from typing import Any
 
 import fastgcn.train.loop
 from fastgcn.cli import main
-from fastgcn.train.loop import Training
+from fastgcn.train.training import Training
 
 KILLED_AFTER, STOPPED_AFTER = 3, 5  # epochs
 

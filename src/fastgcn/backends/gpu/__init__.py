@@ -27,6 +27,7 @@ def why_not(config: TrainConfig) -> str | None:
         ("norm", config.norm, ("none", "layer")),
         ("history", config.history, (False,)),
         ("neighbors_only", config.neighbors_only, (False,)),
+        ("pair", config.pair, (False,)),
     ):
         if value not in known:
             return f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}"

@@ -290,5 +290,5 @@ def check_ranks_can(config: TrainConfig) -> None:
     need("samples", config.samples != "auto", config.samples, "numbers, from fastgcn diagnose")
     need("memory", config.memory == "auto", config.memory, "more processes, or auto")
     need("inputs_dtype", config.inputs_dtype == "float32", config.inputs_dtype, "float32")
-    for name in ("history", "neighbors_only"):
+    for name in ("history", "neighbors_only", "pair"):
         need(name, not getattr(config, name), True, "false")

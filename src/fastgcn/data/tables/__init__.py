@@ -134,8 +134,8 @@ def import_tables(
     if like is not None and (asked or scale != "auto"):
         raise InputError(f"like has all encoders; leave {(asked or ['scale'])[0]} out")
     node_table = table_of(nodes, "the node table")
-    tables = edge_tables(edges, edge_options)
     notes: list[str] = []
+    tables = edge_tables(edges, edge_options, notes)
     weighted = is_weighted(tables, edge_options)
     reader = EdgeReader(tables, edge_options, weighted=weighted, notes=notes)
     with StoreWriter(out, force=force) as writer:

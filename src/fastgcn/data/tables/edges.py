@@ -30,7 +30,10 @@ Edge = tuple[IntArray, IntArray, FloatArray | None]
 
 @dataclass(frozen=True, slots=True)
 class EdgeOptions:
-    """The columns of the edge tables; see `fastgcn.data.tables.import_tables`."""
+    """The columns of the edge tables; see `fastgcn.data.tables.import_tables`.
+
+    `new` edges may lack weights and some of the types.
+    """
 
     source: str = "source"
     target: str = "target"
@@ -39,7 +42,7 @@ class EdgeOptions:
     types: Mapping[str, float] | None = None
     unknown: str = "refuse"
     default_weight: float | None = None
-    weight_optional: bool = False
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ def type_weights(types: Any) -> dict[str, float] | None:
     return {str(name): float(weight) for name, weight in given.items()}
 
 
-def edge_tables(edges: Any, options: EdgeOptions) -> list[EdgeTable]:
+def edge_tables(edges: Any, options: EdgeOptions, notes: list[str]) -> list[EdgeTable]:
     """The edge tables, checked to have the columns: one, a list, or a mapping from type to table.
 
     The type of a file in a list is its name without the ending.
@@ -91,16 +94,42 @@ def edge_tables(edges: Any, options: EdgeOptions) -> list[EdgeTable]:
         named = [(None, edges)]
     if not named:
         raise InputError("edges must be at least one table, got none")
+    if options.types is not None and options.type_column is None:
+        named = _chosen(named, options.types, notes, all_needed=not options.new)
     found = []
     for kind, source in named:
         name = "the edge table" if kind is None else f"the edge table {kind!r}"
         found.append(_checked(table_of(source, name), options, kind))
-    if options.types is not None and len(named) == 1 and options.type_column is None:
+    return found
+
+
+def _chosen(
+    named: list[tuple[str | None, Any]],
+    types: Mapping[str, float],
+    notes: list[str],
+    *,
+    all_needed: bool,
+) -> list[tuple[str | None, Any]]:
+    """The tables whose types are used."""
+    kinds = [kind for kind, _ in named if kind is not None]
+    if len(kinds) < len(named):
         raise InputError(
             "types chooses among types of edges; name their column (--type-column), or give "
             "several edge tables"
         )
-    return found
+    for name in types:
+        if name not in kinds and all_needed:
+            near = nearest(name, kinds)
+            raise InputError(f"types names {name!r}, but the tables are {listed(kinds)}{near}")
+    left = [kind for kind in kinds if kind not in types]
+    if left and not all_needed:
+        raise InputError(
+            f"the graph's edges have the types {listed(types)}, but the new ones {listed(left)}; "
+            "name the files so, or pass a mapping from the type to the table in Python"
+        )
+    if left:
+        notes.append(f"edges of the types {listed(left)} are left out")
+    return [each for each in named if each[0] in types]
 
 
 def _stem(source: Any) -> str | None:
@@ -110,7 +139,7 @@ def _stem(source: Any) -> str | None:
 def _checked(table: Table, options: EdgeOptions, kind: str | None) -> EdgeTable:
     table.require(options.source, "where edges start")
     table.require(options.target, "where edges end")
-    default = options.weight if options.weight_optional else "weight"
+    default = options.weight if options.new else "weight"
     column = table.optional(options.weight, default, "edge weights")
     if column is not None and not table.is_csv and not is_number(table.types[column]):
         raise InputError(
@@ -224,10 +253,7 @@ class EdgeReader:
         if each.type_column is None:
             if each.kind is not None:
                 self._kinds[each.kind] = self._kinds.get(each.kind, 0) + len(batch)
-            if kinds is None or each.kind is None:
-                return None, 1.0
-            chosen = None if each.kind in kinds else np.zeros(len(batch), np.bool_)
-            return chosen, kinds.get(each.kind, 0.0)
+            return None, 1.0 if kinds is None or each.kind is None else kinds[each.kind]
         encoded = texts_of(decoded(batch.column(each.type_column))).dictionary_encode()
         names = [*encoded.dictionary.to_pylist(), ""]
         codes = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)

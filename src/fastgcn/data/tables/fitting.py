@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastgcn.arrays import FloatArray
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.data.tables.encoders import (
     FORMATS,
     ISO,
@@ -42,6 +42,9 @@ _SAMPLE_ROWS = 1 << 16
 
 # Text of at least so many words a value is text, and no category.
 _WORDS = 3.0
+
+# Text of which so large a share can be read as dates is dates.
+_DATES = 0.95
 
 
 def temporal(kind: pa.DataType) -> bool:
@@ -177,7 +180,8 @@ class Words:
         self.rows = self.missing = 0
         self._values: Counter[str] = Counter()
         self._remembered_rows = 0  # rows until there were too many values to remember
-        self._words = self._documents = 0
+        self._looks_like: str | None = None  # text, date or category, by the first rows
+        self._documents = 0
         self._frequency = np.zeros(WORDS)
         self._dates = dict.fromkeys(FORMATS, 0)
 
@@ -192,15 +196,17 @@ class Words:
         if len(self._values) <= _REMEMBERED:
             self._values.update(dict(zip(values.to_pylist(), times.tolist(), strict=True)))
             self._remembered_rows = self.rows - self.missing
-        document, place, _ = word_counts(values, WORDS)
-        blanks = pc.count_substring_regex(values, r"\s+").to_numpy(zero_copy_only=False)
-        self._words += int(((blanks + 1) * times).sum())
-        self._documents += int(times.sum())
-        self._frequency += np.bincount(place, weights=times[document], minlength=WORDS)
-        for form in FORMATS if self.forced == "date" else ISO if self.forced is None else ():
-            parsed = timestamps_of(values, form)
-            there = np.flatnonzero(parsed.is_valid().to_numpy(zero_copy_only=False))
-            self._dates[form] += int(times[there].sum())
+        if self._looks_like is None:
+            self._looks_like = self.forced or _first_look(values, times)
+        if self._looks_like == "text":
+            document, place, _ = word_counts(values, WORDS)
+            self._documents += int(times.sum())
+            self._frequency += np.bincount(place, weights=times[document], minlength=WORDS)
+        if self._looks_like == "date":
+            for form in FORMATS if self.forced else ISO:
+                parsed = timestamps_of(values, form)
+                there = np.flatnonzero(parsed.is_valid().to_numpy(zero_copy_only=False))
+                self._dates[form] += int(times[there].sum())
 
     @property
     def distinct(self) -> int:
@@ -213,13 +219,12 @@ class Words:
         if present == 0 or (self.distinct < 2 and not self.missing):
             what = "is empty" if present == 0 else f"has the one value {next(iter(self._values))!r}"
             return None, f"column {self.column!r} {what} on all training nodes and is not used"
-        each = self._words / max(self._documents, 1)
         share = self.distinct / max(self._remembered_rows, 1)
         kind = self.forced
         if kind is None:
-            if max(self._dates[form] for form in ISO) >= 0.95 * present:
+            if max(self._dates.values()) >= _DATES * present:
                 kind = "date"
-            elif each >= _WORDS and share > 0.5:
+            elif self._looks_like == "text" and share > 0.5:
                 kind = "text"
             elif self.distinct > MOST_CATEGORIES and share > 0.9:
                 return None, (
@@ -255,6 +260,17 @@ class Words:
         times = np.minimum(list(self._values.values()), 100)  # no more rows than 1 M
         dates.add(pa.array(list(self._values)).take(np.repeat(np.arange(len(times)), times)))
         return dates.spec() | base
+
+
+def _first_look(values: pa.Array, times: IntArray) -> str:
+    """What the first rows of a column look like: `values`, each so many `times`."""
+    for form in ISO:
+        there = timestamps_of(values, form).is_valid().to_numpy(zero_copy_only=False)
+        if times[there].sum() >= _DATES * times.sum():
+            return "date"
+    blanks = pc.count_substring_regex(values, r"\s+").to_numpy(zero_copy_only=False)
+    words = float(((blanks + 1) * times).sum() / times.sum())
+    return "text" if words >= _WORDS else "category"
 
 
 class Dates:

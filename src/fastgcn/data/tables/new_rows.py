@@ -54,7 +54,7 @@ def read_new_nodes(
         columns["weight"],
         columns.get("type"),
         types,
-        weight_optional=True,
+        new=True,
     )
     new = _read_edges(edges, options, graph)
     features = _features(node_table, graph, known, found, columns["id"])
@@ -115,7 +115,12 @@ def _features(
 
 
 def _read_edges(edges: Any, options: EdgeOptions, graph: Graph) -> dict[str, Any]:
-    tables = edge_tables(edges, options)
+    if options.types is not None and not isinstance(edges, Mapping | list | tuple):
+        edges = [edges]  # its name is its type
+    notes: list[str] = []
+    tables = edge_tables(edges, options, notes)
+    for sentence in notes:
+        note(f"Note: {sentence}.")
     ends: tuple[list[Any], list[Any]] = ([], [])
     weights: list[FloatArray] = []
     for each in tables:

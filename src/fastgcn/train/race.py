@@ -1,0 +1,242 @@
+"""The race: candidates train side by side, and validation drops the worse half after each round.
+
+The winner trains on from where it stands, so a race costs the epochs of the losers. All candidates
+share the training graph, and each trains on a thread of its own as long as there are several. The
+same seed gives the same choice on any number of threads; on a GPU, rounding may change it.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from fastgcn.backends import choose_backend
+from fastgcn.backends.data import SharedData, check_trainable
+from fastgcn.config import TrainConfig
+from fastgcn.diagnose.auto import resolve_samples
+from fastgcn.features.plan import check_device_memory, check_memory
+from fastgcn.graph.graph import Graph
+from fastgcn.machine import choose_device, memory_of_device, thread_count
+from fastgcn.progress import note, progress
+from fastgcn.train.automatic import Candidate, epoch_work
+from fastgcn.train.divergence import NotFiniteError
+from fastgcn.train.presets import entrants
+from fastgcn.train.training import Training
+
+# Epochs after which a round ends and the worse half of the candidates is dropped: of full passes,
+# and of sampled batches, which take many steps an epoch.
+_FULL_ROUNDS = (30, 60, 120)
+_SAMPLED_ROUNDS = (3, 6, 12)
+
+# There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.
+_LARGEST_EPOCH = 1 << 38
+
+# Another candidate must be better than the first by this share of the standard error of F1. Within
+# it they count as equal, and the first is taken.
+_MARGIN = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate of a race, and how far it came.
+
+    Attributes:
+        epochs: how many it was trained for in the race.
+        val_micro_f1, val_loss: of its best epoch so far.
+        score: what it was judged by.
+        kept: True for the winner.
+    """
+
+    name: str
+    epochs: int
+    val_micro_f1: float
+    val_loss: float
+    score: float
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The settings of a run, and how they were chosen.
+
+    Attributes:
+        why: one sentence; empty if the user gave all settings.
+        tried: the candidates of the race, best first; empty if there was none.
+        seconds: that the race took.
+        training: the winner's, which goes on; None if there was no race.
+    """
+
+    config: TrainConfig
+    why: str = ""
+    tried: tuple[Tried, ...] = ()
+    seconds: float = 0.0
+    training: Training | None = field(default=None, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a run keeps of it, beside the settings."""
+        tried = [asdict(each) for each in self.tried]
+        return {"why": self.why, "tried": tried, "seconds": self.seconds}
+
+    @classmethod
+    def from_dict(cls, config: TrainConfig, kept: Mapping[str, Any] | None) -> "Choice":
+        """From what a run has kept; nothing is known of a run of an earlier version."""
+        kept = kept or {}
+        tried = tuple(Tried(**each) for each in kept.get("tried", ()))
+        return cls(config, kept.get("why", ""), tried, kept.get("seconds", 0.0))
+
+    def table(self) -> list[str]:
+        """Lines of a small table: what was tried, what was chosen and why."""
+        if not self.tried:
+            return [f"Settings: {self.why}"] if self.why else []
+        width = max(len(each.name) for each in self.tried)
+        lines = [f"{'candidate':{width}}  epochs  val F1  val loss"]
+        for each in self.tried:
+            mark = "  chosen" if each.kept else ""
+            lines.append(
+                f"{each.name:{width}}  {each.epochs:6}  {each.val_micro_f1:.4f}  "
+                f"{each.val_loss:8.4f}{mark}"
+            )
+        return [*lines, f"Settings: {self.why}"]
+
+
+def choose(
+    graph: Graph, config: TrainConfig | None = None, settings: Mapping[str, Any] | None = None
+) -> Choice:
+    """The settings of a run: those that the user gave, and the rest by a race on validation.
+
+    There is no race if there is nothing to choose, nothing to choose by, or if the user asks for
+    fewer epochs than the first round has; the first candidate is taken then.
+    """
+    found = entrants(graph, config, settings)
+    found = [Candidate(name, resolve_samples(graph, each)) for name, each in found]
+    first = found[0].config
+    if len(found) == 1:
+        return Choice(first)
+    if not graph.split.val.size:
+        return Choice(first, why=f"{found[0].name}, as there are no validation nodes to race on")
+    if first.epochs < rounds_of(first)[0]:
+        return Choice(first, why=f"{found[0].name}, as {first.epochs} epochs are too few to race")
+    if epoch_work(graph, first) > _LARGEST_EPOCH:
+        return Choice(first, why=f"{found[0].name}, as the graph is too large to race on")
+    check_trainable(graph, first)
+    for each in found:
+        check_room(graph, each.config)
+    with thread_count(first.threads), memory_of_device():
+        choice = race(graph, found)
+    for line in choice.table():
+        note(line)
+    return choice
+
+
+def check_room(graph: Graph, config: TrainConfig) -> None:
+    """Refuse a training that needs more memory than there is, before anything is allocated."""
+    if graph.labels is None:
+        return  # refused in other words
+    device = choose_device(config.device)
+    if device.type == "cpu":
+        check_memory(graph, config)
+    else:
+        check_device_memory(graph, config, torch.cuda.mem_get_info(device)[0])
+
+
+def rounds_of(config: TrainConfig) -> tuple[int, ...]:
+    """The epochs after which each round of a race ends."""
+    return _FULL_ROUNDS if config.method == "gcn" else _SAMPLED_ROUNDS
+
+
+def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
+    """Train all candidates, and drop the worse half of those left after each round."""
+    shared, began = SharedData(), time.perf_counter()
+    running = {
+        number: Training(each.config, choose_backend(graph, each.config, shared=shared))
+        for number, each in enumerate(found)
+    }
+    rounds = rounds_of(found[0].config)[: max(1, math.ceil(math.log2(len(found))))]
+    tried: dict[int, Tried] = {}
+    with progress("Racing candidates", len(found) * rounds[0], "epochs") as advance:
+        for epochs in rounds:
+            failed = _train(running, epochs, advance)
+            for number, wrong in failed.items():
+                note(f"Dropped {found[number].name}, where {wrong}")
+                del running[number]
+            for number, training in running.items():
+                tried[number] = judged(found[number].name, training, number, graph)
+            ranked = sorted(running, key=lambda number: -tried[number].score)
+            for number in ranked[math.ceil(len(ranked) / 2) :]:
+                del running[number]
+            if not running:
+                break
+    shared.clear()
+    if not running:
+        return Choice(found[0].config, f"{found[0].name}; no candidate had finite numbers")
+    ((winner, training),) = running.items()
+    tried[winner] = replace(tried[winner], kept=True)
+    spent = time.perf_counter() - began
+    lengths = " and ".join(map(str, rounds))
+    return Choice(
+        training.config,
+        f"{found[winner].name}, first of {len(found)} by validation after {lengths} epochs",
+        tuple(sorted(tried.values(), key=lambda each: (-each.epochs, -each.score))),
+        round(spent, 3),
+        training,
+    )
+
+
+def _train(
+    running: Mapping[int, Training], epochs: int, advance: Callable[[int], None]
+) -> dict[int, NotFiniteError]:
+    """Train all candidates up to so many epochs; those whose numbers went wrong, and how."""
+    stopped, failed = threading.Event(), {}
+
+    def train(number: int) -> None:
+        training = running[number]
+        try:
+            while training.has_more_epochs and not _ended(training, epochs):
+                if stopped.is_set():
+                    return
+                training.epoch()
+                advance(1)
+        except NotFiniteError as wrong:
+            failed[number] = wrong
+
+    threads = torch.get_num_threads()
+    on_cpu = all(training.backend.device.type == "cpu" for training in running.values())
+    workers = min(len(running), threads) if on_cpu else 1
+    if workers == 1:
+        for number in running:
+            train(number)
+        return failed
+    with ThreadPoolExecutor(
+        workers, "fastgcn-race", torch.set_num_threads, (threads // workers,)
+    ) as pool:
+        try:
+            for _ in pool.map(train, running):
+                pass
+        finally:
+            stopped.set()
+    torch.set_num_threads(threads)  # what threads made from now on begin with
+    return failed
+
+
+def _ended(training: Training, epochs: int) -> bool:
+    """True after a round of so many epochs; it ends with a validation."""
+    history = training.history
+    return len(history) >= epochs and "val_loss" in history[-1]
+
+
+def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
+    """A candidate by its best epoch so far; `number` is 0 for the first.
+
+    By F1, not by the loss: candidates with stronger regularisation are less sure of what they
+    predict correctly.
+    """
+    best = training.history[training.best_at]
+    f1 = best["val_micro_f1"]
+    error = math.sqrt(max(f1 * (1 - f1), 0.0) / len(graph.split.val))
+    score = f1 - (_MARGIN * error if number else 0.0)
+    return Tried(name, len(training.history), f1, best["val_loss"], score)

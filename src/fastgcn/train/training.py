@@ -1,0 +1,165 @@
+"""`Training`: a run between two epochs; when it stops, and which epoch it keeps."""
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fastgcn.backends import Backend, Checkpoint
+from fastgcn.backends.base import check_alike, with_prefix
+from fastgcn.config import TrainConfig
+from fastgcn.model import WeightAverage
+from fastgcn.train.divergence import check_epoch, check_validation
+
+_PURPOSES = ("precompute", "sampling", "compute", "evaluation")
+
+
+class Training:
+    """A run between two epochs: its history, its best weights, and the next epoch."""
+
+    def __init__(self, config: TrainConfig, backend: Backend) -> None:
+        self.config, self.backend = config, backend
+        self.seconds = dict.fromkeys(_PURPOSES, 0.0)  # by purpose, with those before a resume
+        start = time.perf_counter()
+        backend.prepare()
+        self.seconds["precompute"] += time.perf_counter() - start
+        self._begin()
+
+    def _begin(self) -> None:
+        averaging = self.config.averaging
+        self.average = WeightAverage(self.backend.model, averaging) if averaging else None
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Tensor] = {}  # the weights after the epoch at position `best_at`
+        self.best_at = 0
+        self.batches = 0
+
+    def restart(self, epochs: int) -> None:
+        """Train again from the first epoch on, for some epochs."""
+        self.backend.prepare()
+        self._begin()
+        for _ in range(epochs):
+            self.epoch()
+
+    @property
+    def has_more_epochs(self) -> bool:
+        done = len(self.history)
+        return done < self.config.epochs and not should_stop(
+            self.history, self.config, self.best_at
+        )
+
+    def epoch(self) -> dict[str, Any]:
+        """One pass over the training nodes, and the record of it.
+
+        Raises `NotFiniteError` if a number went wrong. History and best weights do not change then.
+        """
+        start = time.perf_counter()
+        trained = self.backend.train_epoch(len(self.history))
+        for purpose, seconds in trained.seconds.items():
+            self.seconds[purpose] += seconds
+        self.batches += trained.batches
+        check_epoch(trained.loss, self.backend.model.state_dict())
+        number = len(self.history) + 1
+        record: dict[str, Any] = {
+            "epoch": number,
+            "train_loss": trained.loss,
+            "empty_rows": trained.empty_rows,
+        }
+        model = self.backend.model
+        if self.average is not None:
+            model = self.average.add(model, number)
+        if number % self.backend.validate_every == 0 or number == self.config.epochs:
+            began = time.perf_counter()
+            scores = self.backend.evaluate("val", model)
+            self.seconds["evaluation"] += time.perf_counter() - began
+            check_validation(scores)
+            if scores is not None:
+                record |= {f"val_{name}": value for name, value in scores.scores().items()}
+        record["seconds"] = time.perf_counter() - start
+        record["seconds_per_batch"] = self.seconds_per_batch
+        self.history.append(record)
+        if not self.best or is_better(record, self.history[self.best_at]):
+            self.best_at = number - 1
+            self.best = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        return record
+
+    @property
+    def seconds_per_batch(self) -> float:
+        return (self.seconds["sampling"] + self.seconds["compute"]) / max(self.batches, 1)
+
+    def checkpoint(self) -> Checkpoint:
+        tensors = self.backend.state()
+        kept = {f"best.{name}": value for name, value in self.best.items()}
+        if self.average is not None:
+            state = self.average.model.state_dict()
+            kept |= {f"average.{name}": value for name, value in state.items()}
+        tensors |= {name: value.detach().cpu() for name, value in kept.items()}
+        progress = {
+            "epochs": len(self.history),
+            "batches": self.batches,
+            "seconds": self.seconds,
+        }
+        return Checkpoint(tensors, progress)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go back to a checkpoint; its `progress` includes the history."""
+        tensors, progress = checkpoint.tensors, checkpoint.progress
+        self.history = progress["history"]
+        self.backend.restore(tensors, len(self.history))
+        self.best = with_prefix(tensors, "best.")
+        check_alike(self.best, self.backend.model.state_dict())
+        if self.average is not None:
+            self.average.model.load_state_dict(with_prefix(tensors, "average."))
+        self.batches = progress["batches"]
+        self.seconds |= progress["seconds"]
+        self.best_at = best_epoch(self.history)
+
+
+History = Sequence[dict[str, Any]]
+
+# The authors' rule compares, from this epoch on, the last `_RECENT` losses with those before.
+_WARM_UP = 30
+_RECENT = 2
+
+
+def should_stop(history: History, config: TrainConfig, best: int | None = None) -> bool:
+    """True to stop after the last epoch of `history`; never after one without validation.
+
+    * `authors`: after 30 validations, stop when the mean of the last 2 losses exceeds the mean
+      of the 30 before them;
+    * `patience`: stop after `patience` epochs, validated or not, without a better one.
+
+    `best` is the position of the best epoch, if it is known already.
+    """
+    if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
+        return False
+    if config.early_stopping == "patience":
+        best = best_epoch(history) if best is None else best
+        return len(history) - 1 - best >= config.patience
+    backwards = (record["val_loss"] for record in reversed(history) if "val_loss" in record)
+    losses = list(islice(backwards, _RECENT + _WARM_UP))
+    return len(losses) > _WARM_UP and bool(np.mean(losses[:_RECENT]) > np.mean(losses[_RECENT:]))
+
+
+def best_epoch(history: History) -> int:
+    """The position of the epoch to keep: highest validation micro-F1, lowest loss among equals.
+
+    If no epoch was validated, it is the last one.
+    """
+    best = 0
+    for position, record in enumerate(history):
+        if is_better(record, history[best]):
+            best = position
+    return best
+
+
+def is_better(record: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """True if an epoch is better than the one kept so far."""
+    if "val_micro_f1" not in kept:
+        return True
+    if "val_micro_f1" not in record:
+        return False
+    score, other = ((each["val_micro_f1"], -each["val_loss"]) for each in (record, kept))
+    return score > other
