@@ -103,7 +103,7 @@ def with_default(graph: Graph, weights: Any, default: float | None, source: Any)
         isinstance(default, int | float) and not isinstance(default, bool) and 0 <= default < np.inf
     ):
         raise InputError(f"default_weight must be a number of at least 0, got {default!r}")
-    if graph.weights is None or (weights is None and not len(source)):
+    if graph.weights is None or (weights is None and not np.size(source)):
         return weights
     if weights is None and default is None:
         raise InputError(
@@ -111,7 +111,7 @@ def with_default(graph: Graph, weights: Any, default: float | None, source: Any)
             "weights, or all the same (--default-weight 1, or default_weight=1 in Python)"
         )
     if weights is None:
-        return np.full(len(source), default, np.float32)
+        return np.full(np.size(source), default, np.float32)
     if default is not None:
         values = np.asarray(weights, np.float32)
         return np.where(np.isnan(values), np.float32(default), values)
