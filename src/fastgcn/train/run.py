@@ -9,6 +9,7 @@ from typing import Any
 
 from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
+from fastgcn.data.manifest import checksum
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, open_regular, parse_json, with_nan
 from fastgcn.locks import Lock
@@ -21,7 +22,6 @@ from fastgcn.train.run_files import (
     RESULT,
     check_epoch,
     check_result,
-    checksum,
     has_checksum,
     model_metadata,
     parsed,
@@ -47,6 +47,8 @@ class Run:
         feature_names: the features of the model's inputs, None if they have only numbers.
         fingerprint: of the graph it was trained on.
         source: what that graph was loaded from, None if it was made in memory.
+        imported: how that graph's tables were read and encoded (`fastgcn.data.imported`); None if
+            it came from no tables.
         path: the run's folder, None if it has none.
     """
 
@@ -58,6 +60,7 @@ class Run:
     feature_names: tuple[str, ...] | None = None
     fingerprint: str = ""
     source: Mapping[str, Any] | None = None
+    imported: Mapping[str, Any] | None = None
     path: Path | None = None
 
     @staticmethod
@@ -287,6 +290,7 @@ class RunFolder:
             feature_names=about["feature_names"] and tuple(about["feature_names"]),
             fingerprint=metadata["fingerprint"],
             source=self.about["data"],
+            imported=self.about.get("imported"),
             path=self.path,
         )
 
