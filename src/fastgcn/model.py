@@ -2,9 +2,9 @@
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import cast, overload
+from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,12 +13,14 @@ from fastgcn.arrays import is_finite
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.plan import weight_bytes
-from fastgcn.features.sparse import InputRows, SparseMatrix
+from fastgcn.features.sparse import SparseRows
 from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.memory import check_room
 from fastgcn.sampling.block import Block
+
+InputRows = Tensor | SparseRows
 
 
 class GraphConvolution(nn.Module):
@@ -73,12 +75,12 @@ class GraphConvolution(nn.Module):
         """If `own` is None, O = H. If `block` is None, h holds rows of ÂH, perhaps sparse; if the
         layer has R, rows of O stand to the right of them. Sparse rows of H are multiplied by W
         before Â mixes them."""
-        if isinstance(h, SparseMatrix) and block is not None:
+        if isinstance(h, SparseRows) and block is not None:
             out = block.mix(h @ self.weight)
             if self.own_weight is not None:
-                out = out + h.between(0, block.dst.numel()) @ self.own_weight
+                out = out + h.own_times(block, self.own_weight)
             return self._biased(out)
-        if isinstance(h, SparseMatrix):
+        if isinstance(h, SparseRows):
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
             return self._biased(h @ both)
@@ -102,29 +104,33 @@ def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
 
 
 class Dropout(nn.Module):
-    """Zeroes random entries while training, by its own generator; each layer has its rate."""
+    """Zeroes random entries while training, by its own generator; each layer has its rate.
+
+    Attributes:
+        by: zeroes entries of a tensor at a rate in the generator's place, if a device has a way.
+    """
 
     def __init__(self, rates: Sequence[float]) -> None:
         super().__init__()
         self.rates = tuple(rates)
         self.rng: Generator | None = None
+        self.by: Callable[[Tensor, float], Tensor] | None = None
 
-    @overload
-    def forward(self, h: Tensor, layer: int) -> Tensor: ...
-    @overload
-    def forward(self, h: SparseMatrix, layer: int) -> SparseMatrix: ...
     def forward(self, h: InputRows, layer: int) -> InputRows:
         """Sparse rows: only stored entries are drawn; the others are zero already."""
         rate = self.rates[layer]
         if not self.training or rate == 0:
             return h
-        if isinstance(h, SparseMatrix):
-            return h.scaled(self._mask(h.values.shape, rate).numpy())
+        if isinstance(h, SparseRows):
+            return h.dropped(self, rate)
+        if self.by is not None:
+            return self.by(h, rate)
         if h.device.type != "cpu":
             return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)
-        return h * self._mask(h.shape, rate)
+        return h * self.mask(h.shape, rate)
 
-    def _mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
+    def mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
+        """What to multiply entries by, on the CPU: zero or 1/(1 - rate)."""
         mask = torch.empty(shape)
         seed = int(torch.randint(2**62, (), generator=self.rng))
         dropout_mask(seed, rate, mask.view(-1).numpy())
@@ -350,7 +356,7 @@ class GCN(nn.Module):
 
 def without_own_rows(rows: InputRows, width: int) -> InputRows:
     """(s, width): ÂX of rows of [ÂX | X]."""
-    if isinstance(rows, SparseMatrix):
+    if isinstance(rows, SparseRows):
         return rows.first_columns(width)
     return rows[:, :width]
 

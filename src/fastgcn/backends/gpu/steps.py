@@ -1,19 +1,29 @@
 """An epoch of training steps on the device, recorded as CUDA graphs and replayed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from fastgcn.backends.gpu.data import DeviceTrainingData
-from fastgcn.backends.gpu.matrix import SampledBlock
+from fastgcn.backends.gpu.matrix import SampledBlock, WholeBlock
 from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.steps import Adam
+from fastgcn.features.sparse import SparseRows
+from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.products import gather
-from fastgcn.kernels.gpu.step import AdamParameter, FusedStep, OutOfResources, adam, fits_one_tile
+from fastgcn.kernels.gpu.step import (
+    Known,
+    NetworkStep,
+    NetworkWeights,
+    OutOfResources,
+    adam,
+    fits_one_tile,
+)
 from fastgcn.model import GCN
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block
@@ -23,75 +33,121 @@ class Recording:
     """Device work that always runs the same kernels on the same memory, as a CUDA graph.
 
     `play` repeats it without the cost of launching each kernel. Recording first runs the work,
-    then restores `generators` and `state`, the tensors that the work changes permanently.
-    Without CUDA, `play` simply does the work.
+    then restores `state`, the tensors that the work changes permanently. With `tf32`, torch
+    multiplies in TF32 in it. Without CUDA, `play` simply does the work.
     """
 
     def __init__(
         self,
         work: Callable[[], None],
         device: torch.device,
-        state: Sequence[Tensor],
-        generators: Sequence[Generator] = (),
+        state: Sequence[Tensor] = (),
+        *,
+        tf32: bool = False,
     ) -> None:
         self.play = work
         if device.type != "cuda":
             return
-        seeds = [generator.get_state() for generator in generators]
         here = torch.cuda.current_stream(device)
         aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         aside.wait_stream(here)
-        try:
-            with torch.cuda.stream(aside):
-                try_out(work, state)
-        finally:
-            here.wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        for generator, seed in zip(generators, seeds, strict=True):
-            generator.set_state(seed)
-            graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
-            work()
+        with _products(tf32=tf32):
+            try:
+                with torch.cuda.stream(aside):
+                    try_out(work, state)
+            finally:
+                here.wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                work()
         self.play = graph.replay
 
 
-def try_out(work: Callable[[], None], state: Sequence[Tensor], times: int = 2) -> None:
-    """Run the work several times, each time from the same state, and restore the state.
+@contextmanager
+def _products(*, tf32: bool) -> Iterator[None]:
+    """Let torch multiply in TF32, or not."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
-    If it were not restored in between, the second run could go beyond the last batch.
-    """
+
+def try_out(work: Callable[[], None], state: Sequence[Tensor]) -> None:
+    """Run the work once and restore the state."""
     saved = [part.clone() for part in state]
-    for _ in range(times):
-        work()
-        for part, before in zip(state, saved, strict=True):
-            part.copy_(before)
+    work()
+    for part, before in zip(state, saved, strict=True):
+        part.copy_(before)
+
+
+# Parameters begin at multiples of this many numbers in the memory that they share.
+_ALIGNED = 4
 
 
 class DeviceParameters:
-    """The network's parameters with their moments, as the device's kernels take them."""
+    """The network's parameters, their gradients and moments: each kind in one piece of memory.
+
+    So one kernel moves them all. The network's and the optimiser's tensors become views.
+    """
 
     def __init__(self, model: GCN, optimizer: Adam) -> None:
         self.rate, self.optimizer = optimizer.learning_rate, optimizer
         self.tensors = list(model.parameters())
+        states = [optimizer.state_of(p) for p in self.tensors]
+        self.steps = int(states[0]["step"])
         decays = {
             id(p): float(group["weight_decay"])
             for group in optimizer.param_groups
             for p in group["params"]
         }
-        states = [optimizer.state_of(p) for p in self.tensors]
-        self.known = {
-            id(p): AdamParameter(p.detach(), state["exp_avg"], state["exp_avg_sq"], decays[id(p)])
-            for p, state in zip(self.tensors, states, strict=True)
-        }
-        self.steps = int(states[0]["step"])
+        rooms = [-(-p.numel() // _ALIGNED) * _ALIGNED for p in self.tensors]
+        device = self.tensors[0].device
+        self.weight, self.mean, self.square, self.gradient, self.decay = (
+            torch.zeros(sum(rooms), device=device) for _ in range(5)
+        )
+        self.gradients: list[Tensor] = []
+        first = 0
+        for tensor, state, room in zip(self.tensors, states, rooms, strict=True):
+            weight, mean, square, gradient, decay = (
+                part[first : first + tensor.numel()].view(tensor.shape)
+                for part in (self.weight, self.mean, self.square, self.gradient, self.decay)
+            )
+            tensor.data = weight.copy_(tensor.detach())
+            state["exp_avg"] = mean.copy_(state["exp_avg"])
+            state["exp_avg_sq"] = square.copy_(state["exp_avg_sq"])
+            decay.fill_(decays[id(tensor)])
+            self.gradients.append(gradient)
+            first += room
 
-    def __getitem__(self, tensor: Tensor) -> AdamParameter:
-        return self.known[id(tensor)]
+    def known(self, tensor: Tensor | None, below: Tensor | None = None) -> Known | None:
+        """A parameter and its gradient; `below` is a matrix that follows it, as one with it."""
+        if tensor is None:
+            return None
+        first = tensor.data_ptr() - self.weight.data_ptr()
+        count, rows = tensor.numel(), len(tensor)
+        if below is not None:
+            assert below.data_ptr() == tensor.data_ptr() + 4 * count
+            count, rows = count + below.numel(), rows + len(below)
+        where = slice(first // 4, first // 4 + count)
+        shape = rows, *tensor.shape[1:]
+        return Known(self.weight[where].view(shape), self.gradient[where].view(shape))
 
     @property
-    def memory(self) -> list[Tensor]:
+    def memory(self) -> tuple[Tensor, Tensor, Tensor]:
         """Everything that a step changes."""
-        return [part for known in self.known.values() for part in known.parts]
+        return self.weight, self.mean, self.square
+
+    def move(self, loss: Tensor, steps: Tensor) -> None:
+        """Adam's step along the gradient of a loss, after `steps` (1,) others."""
+        found = torch.autograd.grad(loss, self.tensors)
+        torch._foreach_copy_(self.gradients, list(found))
+        self.step(steps)
+
+    def step(self, steps: Tensor) -> None:
+        """The same along the gradients that are there."""
+        adam(*self.memory, self.gradient, self.decay, steps, self.rate)
 
     def count(self, steps: int) -> None:
         """Tell the optimiser how many steps were taken."""
@@ -106,60 +162,136 @@ class EpochSteps(Protocol):
         ...
 
 
+def can_fuse(model: GCN, loss: nn.Module, batches: EpochBatches) -> bool:
+    """True for two layers with ÂX precomputed, one class a node, and room for the last weights."""
+    if len(model.layers) != 2 or len(batches.sampler.samples) != 1 or model.jumping != "none":
+        return False
+    _, second = model.convolutions
+    fits = fits_one_tile(
+        model.sizes[1] // (2 if model.pair else 1),
+        model.sizes[2],
+        own=second.own_weight is not None,
+    )
+    known_norm = all(isinstance(norm, nn.Identity | nn.LayerNorm) for norm in model.norms)
+    # Own rows of the output layer are the first of a batch's sources.
+    leads = second.own_weight is None or batches.sampler.own_rows
+    return isinstance(loss, nn.CrossEntropyLoss) and fits and known_norm and leads
+
+
 def make_steps(
     model: GCN,
     loss: nn.Module,
     optimizer: Adam,
     data: DeviceTrainingData,
-    batches: EpochBatches,
+    batches: EpochBatches | None,
     *,
+    seed: int,
     tf32: bool,
 ) -> EpochSteps:
-    """Fused steps for the paper's network of two layers, autograd for any other.
+    """Full passes without batches; else fused steps for most networks of two layers, and autograd
+    for any other.
 
     A device without room for the fused kernels refuses them before any weight has changed.
     """
-    fused = (
-        model.plain
-        and isinstance(loss, nn.CrossEntropyLoss)
-        and len(model.layers) == 2
-        and len(batches.sampler.samples) == 1
-        and fits_one_tile(*model.sizes[1:])
-    )
     parameters = DeviceParameters(model, optimizer)
+    if batches is None:
+        return FullSteps(model, loss, parameters, data, seed=seed, tf32=tf32)
     batches.steps.fill_(parameters.steps)
-    precision = "tf32" if tf32 else "ieee"
-    for frugal in (False, True) if fused else ():
+    if can_fuse(model, loss, batches):
         try:
-            return FusedSteps(model, parameters, data, batches, precision, frugal=frugal)
+            return FusedSteps(model, parameters, data, batches, seed=seed, tf32=tf32)
         except OutOfResources:
-            if frugal:
-                note("this GPU has no room for the kernels of a step: autograd takes them")
-    return AutogradSteps(model, loss, parameters, data, batches)
+            note("this GPU has no room for the kernels of a step: autograd takes them")
+    return AutogradSteps(model, loss, parameters, data, batches, seed=seed, tf32=tf32)
 
 
 @dataclass(frozen=True)
 class DeviceTraining:
-    """Everything that only training needs on the device."""
+    """Everything that only training needs on the device; full passes have no batches."""
 
     model: GCN
     loss: nn.Module
     optimizer: Adam
     data: DeviceTrainingData
-    batches: EpochBatches
+    sampled: EpochBatches | None
+    seed: int
     tf32: bool
+
+    @property
+    def batches(self) -> EpochBatches:
+        assert self.sampled is not None
+        return self.sampled
 
     @cached_property
     def steps(self) -> EpochSteps:
         """The steps of an epoch, recorded on first use, when a resumed run has restored its
         weights and moments."""
         return make_steps(
-            self.model, self.loss, self.optimizer, self.data, self.batches, tf32=self.tf32
+            self.model, self.loss, self.optimizer, self.data, self.sampled,
+            seed=self.seed, tf32=self.tf32,
+        )  # fmt: skip
+
+
+def mean_loss(model: GCN, blocks: Sequence[object], x: Tensor | SparseRows,
+              loss: Callable[[Tensor], Tensor]) -> Tensor:  # fmt: skip
+    """The loss of logits; for a pair of networks, the mean of both."""
+    found = model.member_logits(cast(Sequence[Block], blocks), x)
+    first, *others = map(loss, found)
+    return sum(others, first) / len(found)
+
+
+class FullSteps:
+    """One step an epoch, over all training nodes and all of their neighbours, in one recording.
+
+    Its reference is the CPU's step of a full pass, by the same network.
+    """
+
+    def __init__(
+        self,
+        model: GCN,
+        loss: nn.Module,
+        parameters: DeviceParameters,
+        data: DeviceTrainingData,
+        *,
+        seed: int,
+        tf32: bool,
+    ) -> None:
+        self.model, self.loss, self.parameters, self.data = model, loss, parameters, data
+        nodes = data.batch_nodes.long()
+        device = nodes.device
+        every = data.nodes is not None  # the training graph has no other nodes
+        whole = WholeBlock.of(data.matrix)
+        last = whole if every else WholeBlock.of(data.matrix, nodes)
+        self.blocks = [*[whole] * (len(model.layers) - 1), last][data.precomputed :]
+        self.inputs = data.inputs
+        if not self.blocks and not every:  # a single layer: rows of ÂX
+            assert isinstance(data.inputs, Tensor)
+            self.inputs = data.inputs[nodes]
+        self.labels = data.labels if every else data.labels[nodes]
+        self.steps = torch.tensor([parameters.steps], device=device)
+        self.result = torch.zeros(1, device=device)
+        self.dropout = model.dropout.by = CountedDropout(seed, self.steps)
+        changed = [*parameters.memory, self.steps, self.result]
+        self.recording = Recording(self._work, device, changed, tf32=tf32)
+
+    def _work(self) -> None:
+        self.dropout.begin()
+        self.model.train()
+        x = self.inputs.float() if isinstance(self.inputs, Tensor) else self.inputs
+        loss = mean_loss(
+            self.model, self.blocks, x, lambda logits: cast(Tensor, self.loss(logits, self.labels))
         )
+        self.parameters.move(loss, self.steps)
+        self.result.copy_(loss.detach())
+        self.steps += 1
+
+    def run(self) -> None:
+        self.recording.play()
+        self.parameters.count(1)
 
 
 class FusedSteps:
-    """Draws K batches and takes K steps in one recording."""
+    """Draws K batches and takes K steps of a network of two layers in one recording."""
 
     def __init__(
         self,
@@ -167,39 +299,78 @@ class FusedSteps:
         parameters: DeviceParameters,
         data: DeviceTrainingData,
         batches: EpochBatches,
-        precision: str,
         *,
-        frugal: bool = False,
+        seed: int,
+        tf32: bool,
     ) -> None:
         self.batches, self.parameters = batches, parameters
         first, second = model.convolutions
-        b1, b2 = (None if p.bias is None else parameters[p.bias] for p in (first, second))
-        self.step = FusedStep(
-            data.inputs,
-            (parameters[first.weight], b1, parameters[second.weight], b2),
+        norm = model.norms[0] if isinstance(model.norms[0], nn.LayerNorm) else None
+        known = parameters.known
+        upper, lower = (
+            known(first.weight, first.own_weight),
+            known(second.weight, second.own_weight),
+        )
+        assert upper is not None
+        assert lower is not None
+        weights = NetworkWeights(
+            upper, lower, known(first.bias),
+            None if norm is None else known(norm.weight),
+            None if norm is None else known(norm.bias),
+            known(second.bias),
+            own=second.own_weight is not None,
+            members=2 if model.pair else 1,
+        )  # fmt: skip
+        rates = model.dropout.rates
+        self.step = NetworkStep(
+            data.dense_inputs,
+            data.beside,
+            weights,
             batches.size,
             batches.sampler.buffers[0].sources.shape[1],
-            parameters.rate,
-            precision=precision,
-            frugal=frugal,
+            rates=(rates[0], rates[1]),
+            seed=seed,
+            precision="tf32" if tf32 else "ieee",
         )
         device = batches.order.device
-        self.losses = torch.zeros((batches.count, self.step.tiles), device=device)
+        self.aside = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        shape = batches.count, weights.members, self.step.tiles
+        self.losses = torch.zeros(shape, device=device)
         self.labels = batches.labels.int()
         changed = [*parameters.memory, batches.at, batches.steps, batches.losses]
-        self.recording = Recording(self._work, device, changed)
+        self.recording = Recording(self._work, device, changed, tf32=tf32)
 
     def _work(self) -> None:
-        batches = self.batches
+        batches, moved = self.batches, self.parameters
         (blocks,) = batches.draw()
         self.labels.copy_(batches.labels)
+        self.step.gather(0, blocks, batches.steps)
         for k in range(batches.count):
-            self.step(
-                k, blocks, self.labels, batches.row_weights, batches.active, batches.steps,
-                self.losses,
+            with self._beside(k + 1 < batches.count):
+                if k + 1 < batches.count:
+                    self.step.gather(k + 1, blocks, batches.steps)
+            self.step(k, blocks, self.labels, batches.row_weights, batches.steps, self.losses)
+            adam(
+                *moved.memory, moved.gradient, moved.decay, batches.steps, moved.rate,
+                step=k, active=batches.active,
             )  # fmt: skip
-        batches.finish(self.losses.sum(1))
+            self._join()
+        batches.finish(self.losses.sum((1, 2)))
         batches.steps += batches.active.sum()
+
+    @contextmanager
+    def _beside(self, wanted: bool) -> Iterator[None]:
+        """Work that runs at the same time as what follows, on a device; `_join` waits for it."""
+        if self.aside is None or not wanted:
+            yield
+            return
+        self.aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.aside):
+            yield
+
+    def _join(self) -> None:
+        if self.aside is not None:
+            torch.cuda.current_stream().wait_stream(self.aside)
 
     def run(self) -> None:
         for _ in range(len(self.batches.order)):
@@ -217,6 +388,9 @@ class AutogradSteps:
         parameters: DeviceParameters,
         data: DeviceTrainingData,
         batches: EpochBatches,
+        *,
+        seed: int,
+        tf32: bool,
     ) -> None:
         self.model, self.loss, self.parameters = model, loss, parameters
         self.data, self.batches = data, batches
@@ -229,15 +403,12 @@ class AutogradSteps:
                 batches.sampler.buffers, batches.sampler.sizes[1:], strict=True
             )
         ]
+        self.dropout = model.dropout.by = CountedDropout(seed, batches.steps)
         # The recording of a step needs blocks to work on.
         batches.draw()
         self.draw = Recording(self._draw, device, [self.current])
         changed = [*parameters.memory, self.current, batches.steps, self.losses]
-        generators = []
-        if any(model.dropout.rates):
-            assert model.dropout.rng is not None
-            generators = [model.dropout.rng]
-        self.step = Recording(self._step, device, changed, generators)
+        self.step = Recording(self._step, device, changed, tf32=tf32)
 
     def _draw(self) -> None:
         self.batches.draw()
@@ -245,22 +416,25 @@ class AutogradSteps:
 
     def _step(self) -> None:
         batches = self.batches
+        self.dropout.begin()
+        self.model.train()
         buffers = batches.sampler.buffers
         sources = buffers[0].sources if buffers else batches.rows
         ids = sources.index_select(0, self.current)[0]
-        width = self.data.inputs.shape[1]
-        parts = [self.data.inputs] + ([] if self.data.beside is None else [self.data.beside])
+        inputs, beside = self.data.dense_inputs, self.data.beside
+        width = inputs.shape[1]
+        parts = [inputs] + ([] if beside is None else [beside])
         x = torch.empty((len(ids), len(parts) * width), device=ids.device)
         for number, part in enumerate(parts):
             gather(part, ids, x[:, number * width : (number + 1) * width])
-        logits = self.model(cast(Sequence[Block], self.blocks), x)
         labels, weights = (
             part.index_select(0, self.current)[0] for part in (batches.labels, batches.row_weights)
         )
-        loss = (self._row_losses(logits, labels) * weights).sum()
-        gradients = torch.autograd.grad(loss, self.parameters.tensors)
-        for tensor, gradient in zip(self.parameters.tensors, gradients, strict=True):
-            adam(self.parameters[tensor], gradient, batches.steps, self.parameters.rate)
+        loss = mean_loss(
+            self.model, self.blocks, x,
+            lambda logits: (self._row_losses(logits, labels) * weights).sum(),
+        )  # fmt: skip
+        self.parameters.move(loss, batches.steps)
         self.losses.index_copy_(0, self.current, loss.detach()[None])
         self.current += 1
         batches.steps += 1
@@ -274,7 +448,6 @@ class AutogradSteps:
         return nn.functional.cross_entropy(logits, labels, reduction="none")
 
     def run(self) -> None:
-        self.model.train()
         left = self.batches.n_steps
         for _ in range(len(self.batches.order)):
             self.draw.play()

@@ -10,8 +10,9 @@ from torch import Tensor
 from fastgcn.errors import InputError
 from fastgcn.memory import shown_bytes
 
-# Entries of a row that one program adds up; longer rows are divided among several.
-SEGMENT = 2048
+# The most entries of a row that one program adds up; longer rows are divided among several. A small
+# matrix has shorter pieces, so that there are about this many of them and none is waited for.
+SEGMENT, _LEAST_SEGMENT, _PIECES = 2048, 64, 8192
 # Columns multiplied together, few enough that rows gathered repeatedly stay in the cache; and
 # entries loaded at once. Both were found by trial on an H200.
 _WIDTH, _ENTRIES = 64, 2
@@ -155,7 +156,7 @@ def unmix_rows(
 
 
 class Segments(NamedTuple):
-    """The rows of a CSR matrix in pieces of at most SEGMENT entries.
+    """The rows of a CSR matrix in pieces of at most SEGMENT entries, less in a small matrix.
 
     Attributes:
         row, begin, end: the row of each piece, and the range of its entries.
@@ -170,14 +171,16 @@ class Segments(NamedTuple):
     any_shared: bool
 
 
-def segments(indptr: Tensor) -> Segments:
+def segments(indptr: Tensor, entries: int) -> Segments:
+    """Those of a matrix of so many entries."""
+    most = min(SEGMENT, max(_LEAST_SEGMENT, int(triton.next_power_of_2(entries // _PIECES))))
     lengths = indptr.diff()
-    pieces = torch.clamp((lengths + SEGMENT - 1) // SEGMENT, min=1)
+    pieces = torch.clamp((lengths + most - 1) // most, min=1)
     row = torch.repeat_interleave(torch.arange(len(lengths), device=indptr.device), pieces)
     before = torch.cumsum(pieces, 0) - pieces
     number = torch.arange(len(row), device=indptr.device) - before[row]
-    begin = indptr[row] + number * SEGMENT
-    end = torch.minimum(begin + SEGMENT, indptr[row + 1])
+    begin = indptr[row] + number * most
+    end = torch.minimum(begin + most, indptr[row + 1])
     shared = (pieces[row] > 1).to(torch.int32)
     return Segments(row.to(torch.int32), begin, end, shared, bool(shared.any()))
 
