@@ -76,10 +76,10 @@ class GraphConvolution(nn.Module):
         layer has R, rows of O stand to the right of them. Sparse rows of H are multiplied by W
         before Â mixes them."""
         if isinstance(h, SparseRows) and block is not None:
-            out = block.mix(h @ self.weight)
-            if self.own_weight is not None:
-                out = out + h.own_times(block, self.own_weight)
-            return self._biased(out)
+            if self.own_weight is None:
+                return self._biased(block.mix(h @ self.weight))
+            product, beside = h.times_both(block, self.weight, self.own_weight)
+            return self._biased(block.mix(product) + beside)
         if isinstance(h, SparseRows):
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
@@ -368,8 +368,8 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
         return True
     if floats[0].device.type == "cpu":  # numpy, because torch would start threads
         return all(is_finite(t.numpy()) for t in floats)
-    sums = torch.stack([t.sum(dtype=torch.float64) for t in floats])
-    return math.isfinite(float(sums.sum()))
+    largest = torch.stack(torch._foreach_norm(floats, math.inf))  # one kernel for all of them
+    return math.isfinite(float(largest.sum()))
 
 
 # After the first k epochs, the running mean is about that of the last k / 2 of them.

@@ -24,8 +24,8 @@ class SparseRows:
         """(s, d): X W for W (width, d); differentiable by W."""
         raise NotImplementedError
 
-    def own_times(self, block: Any, weight: Tensor) -> Tensor:
-        """The same of the rows of a block's own nodes."""
+    def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """X W, and X R of a block's own nodes for R = `own`."""
         raise NotImplementedError
 
     def first_columns(self, width: int) -> "SparseRows":
@@ -104,8 +104,8 @@ class SparseMatrix(SparseRows):
     def dropped(self, dropout: Any, rate: float) -> "SparseMatrix":
         return replace(self, values=self.values * dropout.mask(self.values.shape, rate).numpy())
 
-    def own_times(self, block: Any, weight: Tensor) -> Tensor:
-        return self.between(0, block.dst.numel()) @ weight
+    def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        return self @ weight, self.between(0, block.dst.numel()) @ own
 
     def dense(self) -> Tensor:
         """(s, width) float32."""

@@ -107,7 +107,8 @@ class GpuBackend(LearnerBackend):
             part, config.normalization, config.feature_scaling, config.inductive,
             config.evaluation_graph, config.input_skip, config.layers, config.method,
         )  # fmt: skip
-        return DeviceEvaluator(self.shared.get(key, make), record=True)
+        tf32 = config.products == "tf32"
+        return DeviceEvaluator(self.shared.get(key, make), record=True, tf32=tf32)
 
     def _release(self) -> None:
         self._training = None

@@ -29,8 +29,9 @@ from fastgcn.kernels.gpu.products import aligned, empty_rows, gather, row_stride
 from fastgcn.memory import shown_bytes
 from fastgcn.progress import note, progress
 
-# Bytes of a chunk, and chunks in progress: threads read some while others are copied.
-_CHUNK_BYTES, _BUFFERS = 1 << 25, 6
+# Bytes of a chunk, and chunks in progress: threads read some while others are copied. Pinning takes
+# as long as reading, so buffers are small.
+_CHUNK_BYTES, _BUFFERS = 1 << 23, 10
 # The share of the device's free memory that rows of features or of a network may take.
 FREE_SHARE = 0.7
 # Bytes of X on the device at once, if it stays on the host.

@@ -134,7 +134,7 @@ class EvaluationData:
         cls, graph: Graph, config: TrainConfig, there: DeviceGraph, part: IntArray, *, once: bool
     ) -> "EvaluationData":
         assert graph.labels is not None
-        joined = np.union1d(graph.split.train, part)
+        everyone = part
         if graph.labels.ndim == 1:
             part = part[graph.labels[part] >= 0]
         ids = torch.from_numpy(np.array(part, np.int64)).to(there.device)
@@ -142,6 +142,7 @@ class EvaluationData:
         nodes: Tensor | None = None
         edges = there.edges
         if config.evaluation_graph == "joined" and config.inductive:
+            joined = np.union1d(graph.split.train, everyone)
             nodes = torch.from_numpy(joined).to(there.device)
             edges = edges.induced(nodes)
             ids = torch.searchsorted(nodes, ids)
@@ -160,11 +161,12 @@ class EvaluationData:
 class DeviceEvaluator:
     """Scores a network on some nodes by the exact GCN (eq. 1), on the device.
 
-    With `record`, the work for a network is recorded when it is first scored, and replayed.
+    With `record`, the work for a network is recorded when it is first scored, and replayed; with
+    `tf32`, it then multiplies as training does.
     """
 
-    def __init__(self, data: EvaluationData, *, record: bool) -> None:
-        self.data = data
+    def __init__(self, data: EvaluationData, *, record: bool, tf32: bool = False) -> None:
+        self.data, self._tf32 = data, tf32
         self._record = record and not isinstance(data.inputs, NodeFeatures)
         self._recorded: tuple[GCN, Recording] | None = None
         self._found = torch.empty(0)
@@ -176,7 +178,8 @@ class DeviceEvaluator:
         if not self._record:
             self._work(model)
         elif self._recorded is None or self._recorded[0] is not model:
-            self._recorded = model, Recording(partial(self._work, model), self.data.labels.device)
+            work, device = partial(self._work, model), self.data.labels.device
+            self._recorded = model, Recording(work, device, tf32=self._tf32)
         if self._recorded is not None:
             self._recorded[1].play()
         return read_tally(self._found, len(self)).metrics()

@@ -220,8 +220,10 @@ class DeviceSparse(SparseRows):
     def __matmul__(self, weight: Tensor) -> Tensor:
         return cast(Tensor, _Product.apply(weight, self.matrix))  # type: ignore[no-untyped-call]
 
-    def own_times(self, block: Any, weight: Tensor) -> Tensor:
-        return cast(Tensor, block.own_rows(self @ weight))
+    def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        d = weight.shape[1]
+        both = self @ torch.cat([weight, own], 1)
+        return both[:, :d], block.own_rows(both[:, d:])
 
     def dropped(self, dropout: Any, rate: float) -> "DeviceSparse":
         return DeviceSparse(self.matrix.with_values(dropout.by(self.matrix.values, rate)))

@@ -1,5 +1,6 @@
 """An epoch of training steps on the device, recorded as CUDA graphs and replayed."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from fastgcn.kernels.gpu.step import (
     adam,
     fits_one_tile,
 )
-from fastgcn.model import GCN
+from fastgcn.model import GCN, GraphConvolution
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block
 
@@ -51,15 +52,20 @@ class Recording:
         here = torch.cuda.current_stream(device)
         aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         aside.wait_stream(here)
+        graph = torch.cuda.CUDAGraph()
         with _products(tf32=tf32):
             try:
+                # `torch.cuda.graph` would collect garbage and empty caches, which takes longer
+                # than many recordings.
                 with torch.cuda.stream(aside):
                     try_out(work, state)
+                    graph.capture_begin()
+                    try:
+                        work()
+                    finally:
+                        graph.capture_end()
             finally:
                 here.wait_stream(aside)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                work()
         self.play = graph.replay
 
 
@@ -82,8 +88,9 @@ def try_out(work: Callable[[], None], state: Sequence[Tensor]) -> None:
         part.copy_(before)
 
 
-# Parameters begin at multiples of this many numbers in the memory that they share.
-_ALIGNED = 4
+# Parameters begin at multiples of this many numbers in the memory that they share. So many rows of
+# zeros follow the first layer's weights.
+_ALIGNED, _SPARE = 4, 64
 
 
 class DeviceParameters:
@@ -103,6 +110,11 @@ class DeviceParameters:
             for p in group["params"]
         }
         rooms = [-(-p.numel() // _ALIGNED) * _ALIGNED for p in self.tensors]
+        first_layer = model.convolutions[0]
+        for number, tensor in enumerate(self.tensors):
+            if tensor is (first_layer.weight if first_layer.own_weight is None
+                          else first_layer.own_weight):  # fmt: skip
+                rooms[number] += _SPARE * tensor.shape[1]
         device = self.tensors[0].device
         self.weight, self.mean, self.square, self.gradient, self.decay = (
             torch.zeros(sum(rooms), device=device) for _ in range(5)
@@ -121,18 +133,24 @@ class DeviceParameters:
             self.gradients.append(gradient)
             first += room
 
-    def known(self, tensor: Tensor | None, below: Tensor | None = None) -> Known | None:
-        """A parameter and its gradient; `below` is a matrix that follows it, as one with it."""
+    def known(
+        self, tensor: Tensor | None, below: Tensor | None = None, spare: int = 0
+    ) -> Known | None:
+        """A parameter and its gradient; as one with it, a matrix that follows it and `spare` rows
+        of zeros after the first layer's."""
         if tensor is None:
             return None
-        first = tensor.data_ptr() - self.weight.data_ptr()
-        count, rows = tensor.numel(), len(tensor)
+        first, rows = self.place_of(tensor), len(tensor) + spare
         if below is not None:
-            assert below.data_ptr() == tensor.data_ptr() + 4 * count
-            count, rows = count + below.numel(), rows + len(below)
-        where = slice(first // 4, first // 4 + count)
+            assert below.data_ptr() == tensor.data_ptr() + 4 * tensor.numel()
+            rows += len(below)
         shape = rows, *tensor.shape[1:]
+        where = slice(first, first + math.prod(shape))
         return Known(self.weight[where].view(shape), self.gradient[where].view(shape))
+
+    def place_of(self, tensor: Tensor) -> int:
+        """Where a parameter begins."""
+        return (tensor.data_ptr() - self.weight.data_ptr()) // self.weight.itemsize
 
     @property
     def memory(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -268,6 +286,11 @@ class FullSteps:
             assert isinstance(data.inputs, Tensor)
             self.inputs = data.inputs[nodes]
         self.labels = data.labels if every else data.labels[nodes]
+        weight = loss.weight if isinstance(loss, nn.CrossEntropyLoss) else None
+        shares = torch.ones(len(self.labels), device=device)
+        if weight is not None:
+            shares = cast(Tensor, weight)[self.labels]
+        self.shares = shares / shares.sum()
         self.steps = torch.tensor([parameters.steps], device=device)
         self.result = torch.zeros(1, device=device)
         self.dropout = model.dropout.by = CountedDropout(seed, self.steps)
@@ -278,16 +301,27 @@ class FullSteps:
         self.dropout.begin()
         self.model.train()
         x = self.inputs.float() if isinstance(self.inputs, Tensor) else self.inputs
-        loss = mean_loss(
-            self.model, self.blocks, x, lambda logits: cast(Tensor, self.loss(logits, self.labels))
-        )
+        loss = mean_loss(self.model, self.blocks, x, self._loss)
         self.parameters.move(loss, self.steps)
         self.result.copy_(loss.detach())
         self.steps += 1
 
+    def _loss(self, logits: Tensor) -> Tensor:
+        if not isinstance(self.loss, nn.CrossEntropyLoss):
+            return cast(Tensor, self.loss(logits, self.labels))
+        # torch's own reduction of many rows takes ten times as long.
+        each = logits.log_softmax(1).gather(1, self.labels[:, None])
+        return -(each.view(-1) * self.shares).sum()
+
     def run(self) -> None:
         self.recording.play()
         self.parameters.count(1)
+
+
+def spare_rows(layer: GraphConvolution) -> int:
+    """How many rows of zeros make the first layer's products fast: to a multiple of 16 or 64."""
+    rows = len(layer.weight) + (0 if layer.own_weight is None else len(layer.own_weight))
+    return -rows % (_SPARE if rows > 4 * _SPARE else 16)
 
 
 class FusedSteps:
@@ -333,11 +367,11 @@ class FusedSteps:
             precision="tf32" if tf32 else "ieee",
         )
         device = batches.order.device
-        self.aside = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         shape = batches.count, weights.members, self.step.tiles
         self.losses = torch.zeros(shape, device=device)
         self.labels = batches.labels.int()
-        changed = [*parameters.memory, batches.at, batches.steps, batches.losses]
+        self.begin = parameters.place_of(first.weight)
+        changed = [*parameters.memory, self.step.turned, batches.at, batches.steps, batches.losses]
         self.recording = Recording(self._work, device, changed, tf32=tf32)
 
     def _work(self) -> None:
@@ -346,31 +380,16 @@ class FusedSteps:
         self.labels.copy_(batches.labels)
         self.step.gather(0, blocks, batches.steps)
         for k in range(batches.count):
-            with self._beside(k + 1 < batches.count):
-                if k + 1 < batches.count:
+            if k + 1 < batches.count:
+                with self.step.aside:
                     self.step.gather(k + 1, blocks, batches.steps)
             self.step(k, blocks, self.labels, batches.row_weights, batches.steps, self.losses)
             adam(
                 *moved.memory, moved.gradient, moved.decay, batches.steps, moved.rate,
-                step=k, active=batches.active,
+                step=k, active=batches.active, turned=self.step.turned, begin=self.begin,
             )  # fmt: skip
-            self._join()
         batches.finish(self.losses.sum((1, 2)))
         batches.steps += batches.active.sum()
-
-    @contextmanager
-    def _beside(self, wanted: bool) -> Iterator[None]:
-        """Work that runs at the same time as what follows, on a device; `_join` waits for it."""
-        if self.aside is None or not wanted:
-            yield
-            return
-        self.aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.aside):
-            yield
-
-    def _join(self) -> None:
-        if self.aside is not None:
-            torch.cuda.current_stream().wait_stream(self.aside)
 
     def run(self) -> None:
         for _ in range(len(self.batches.order)):

@@ -16,6 +16,8 @@ SEGMENT, _LEAST_SEGMENT, _PIECES = 2048, 64, 8192
 # Columns multiplied together, few enough that rows gathered repeatedly stay in the cache; and
 # entries loaded at once. Both were found by trial on an H200.
 _WIDTH, _ENTRIES = 64, 2
+# Rows with fewer entries than this on average are short.
+_SHORT = 16
 # Rows on the device begin at multiples of this many bytes, for wide loads.
 _ALIGNED_BYTES = 64
 
@@ -194,7 +196,9 @@ def multiply(pieces: Segments, columns: Tensor, values: Tensor, h: Tensor, out: 
     if pieces.any_shared:
         out.zero_()
     d = out.shape[1]
-    width = min(triton.next_power_of_2(d), _WIDTH)
+    # Where rows are short, programs are waited for, not the cache.
+    most = _WIDTH if len(columns) > _SHORT * len(pieces.row) else 4 * _WIDTH
+    width = min(triton.next_power_of_2(d), most)
     _multiply[(len(pieces.row), triton.cdiv(d, width))](
         pieces.row, pieces.begin, pieces.end, pieces.shared, columns, values,
         h, h.stride(0), out, out.stride(0), d, ENTRIES=_ENTRIES, WIDTH=width, num_warps=1,

@@ -5,6 +5,7 @@ is one kernel.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -19,9 +20,13 @@ from fastgcn.kernels.gpu.dropout import kept
 @triton.jit(do_not_specialize=["step"])
 def _adam(
     step, weight, mean, square, gradient, decay, active, steps, count, rate,
-    SOME: tl.constexpr, BLOCK: tl.constexpr,
+    turned, begin, wide, d,
+    SOME: tl.constexpr, TURN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Adam (Kingma & Ba), L2 added to the gradient as torch does; the gradient is zero then."""
+    """Adam (Kingma & Ba), L2 added to the gradient as torch does; the gradient is zero then.
+
+    With `TURN`, `turned` (d, wide) is the transpose of the weights from `begin` on.
+    """
     if SOME:  # noqa: SIM102 (a constant of the compiler)
         if tl.load(active + step) == 0:
             return
@@ -39,7 +44,12 @@ def _adam(
     second = 1.0 - tl.exp2(number * -0.0014434168696687186)  # log2 of 0.999
     size = (rate / first).to(tl.float32)
     root = tl.sqrt(s) / tl.sqrt(second).to(tl.float32)
-    tl.store(weight + place, w - size * m / (root + 1e-8), mask=there)
+    new = w - size * m / (root + 1e-8)
+    tl.store(weight + place, new, mask=there)
+    if TURN:
+        inside = place - begin
+        row, column = inside // d, inside % d
+        tl.store(turned + column * wide + row, new, mask=there & (inside >= 0) & (row < wide))
     tl.store(mean + place, m, mask=there)
     tl.store(square + place, s, mask=there)
     tl.store(gradient + place, w * 0, mask=there)
@@ -56,21 +66,27 @@ def adam(
     *,
     step: int = 0,
     active: Tensor | None = None,
+    turned: Tensor | None = None,
+    begin: int = 0,
 ) -> None:
     """Adam's step of weights (m,) with their moments and L2, after `steps` (1,) + `step` others.
 
     The gradient (m,) is zero afterwards. Nothing is done if `active` (K,) is 0 at `step`.
+    `turned` (d, k) becomes the transpose of the matrix (k, d) that begins at `begin`.
     """
     some = steps if active is None else active
+    d, wide = (1, 1) if turned is None else turned.shape
     _adam[(triton.cdiv(len(weight), 512),)](
         step, weight, mean, square, gradient, decay, some, steps, len(weight), rate,
-        SOME=active is not None, BLOCK=512,
+        weight if turned is None else turned, begin, wide, d,
+        SOME=active is not None, TURN=turned is not None, BLOCK=512,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["step"])
 def _gather_rows(
-    step, x, x_stride, beside, beside_stride, sources, n_sources, out, room, width, all_columns,
+    step, x, x_stride, beside, beside_stride, sources, n_sources, out, out_stride,
+    room, width, all_columns,
     steps, seed, rate,
     BESIDE: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -93,14 +109,25 @@ def _gather_rows(
             fours = tl.program_id(1) * (COLUMNS // 4) + tl.arange(0, COLUMNS // 4)
             value *= kept(tl.load(steps) + step, seed, 0, row, fours, rate, COLUMNS)
         inside = (row < count)[:, None] & (column < all_columns)[None, :]
-        tl.store(out + row[:, None] * all_columns + column[None, :], value, mask=inside)
+        tl.store(out + row[:, None] * out_stride + column[None, :], value, mask=inside)
 
 
 @triton.jit
-def _before_relu(z, bias, row, n, count, d, HAS_BIAS: tl.constexpr, NORM: tl.constexpr):
-    """Of some rows: Z + b, its normalised rows, and 1 over their deviations."""
+def _before_relu(
+    z, bias, row, n, count, room, d,
+    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Of some rows: Z + b, its normalised rows, and 1 over their deviations.
+
+    Z is the sum of `PARTS` matrices, and the first of them afterwards.
+    """
     there = (row < count)[:, None] & (n < d)[None, :]
-    value = tl.load(z + row[:, None] * d + n[None, :], mask=there, other=0.0)
+    place = z + row[:, None] * d + n[None, :]
+    value = tl.load(place, mask=there, other=0.0)
+    if PARTS > 1:
+        for part in tl.static_range(1, PARTS):
+            value += tl.load(place + part * room * d, mask=there, other=0.0)
+        tl.store(place, value, mask=there)
     if HAS_BIAS:
         value += tl.load(bias + n, mask=n < d, other=0.0)[None, :]
     scale = tl.full((row.shape[0],), 1.0, tl.float32)
@@ -123,16 +150,22 @@ def _normed(value, gamma, beta, n, d, NORM: tl.constexpr):
 
 @triton.jit(do_not_specialize=["step"])
 def _activate(
-    step, z, bias, gamma, beta, n_sources, hidden, gradient, d, steps, seed, rate,
-    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr,
-    ROWS: tl.constexpr, BD: tl.constexpr,
+    step, z, bias, gamma, beta, n_sources, hidden, gradient, joined, size, room, d,
+    steps, seed, rate,
+    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PARTS: tl.constexpr,
+    MEMBERS: tl.constexpr, ROWS: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """hidden = dropped(ReLU(norm(Z + b))) and gradient = 0, one row for each source."""
+    """hidden = dropped(ReLU(norm(Z + b))), one row for each source. gradient = joined = 0."""
+    each, half = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BD)
+    for member in tl.static_range(MEMBERS):
+        start = joined + (member * size + each)[:, None] * (2 * d // MEMBERS) + half[None, :]
+        inside = (each < size)[:, None] & (half < d // MEMBERS)[None, :]
+        tl.store(start, tl.zeros((ROWS, BD), tl.float32), mask=inside)
     count = tl.load(n_sources + step)
     first = tl.program_id(0) * ROWS
     if first < count:
         row, n = first + tl.arange(0, ROWS), tl.arange(0, BD)
-        there, value, _ = _before_relu(z, bias, row, n, count, d, HAS_BIAS, NORM)
+        there, value, _ = _before_relu(z, bias, row, n, count, room, d, HAS_BIAS, NORM, PARTS)
         value = tl.maximum(_normed(value, gamma, beta, n, d, NORM), 0.0)
         if DROP:
             value *= kept(tl.load(steps) + step, seed, 1, row, tl.arange(0, BD // 4), rate, BD)
@@ -143,89 +176,134 @@ def _activate(
 
 @triton.jit(do_not_specialize=["step"])
 def _activate_back(
-    step, z, bias, gamma, beta, n_sources, gradient, by_bias, by_gamma, by_beta,
-    room, d, steps, seed, rate,
+    step, z, bias, gamma, beta, n_sources, gradient, sums, room, d, steps, seed, rate,
     HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr,
     ROWS: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """gradient: from that by `hidden` to that by Z, in place; rows without a source are zero.
 
-    The gradients by the bias and by the norm's weights are added up.
+    `sums` (programs, 3, d) are parts of the gradients by the bias, and by the norm's weights.
     """
     count = tl.load(n_sources + step)
     row, n = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BD)
     place = row[:, None] * d + n[None, :]
-    there, value, scale = _before_relu(z, bias, row, n, count, d, HAS_BIAS, NORM)
+    there, value, scale = _before_relu(z, bias, row, n, count, room, d, HAS_BIAS, NORM, 1)
     g = tl.load(gradient + place, mask=there, other=0.0)
     g = tl.where(_normed(value, gamma, beta, n, d, NORM) > 0, g, 0.0)
     if DROP:
         g *= kept(tl.load(steps) + step, seed, 1, row, tl.arange(0, BD // 4), rate, BD)
+    sums += tl.program_id(0) * 3 * d + n
     if NORM:
-        tl.atomic_add(by_gamma + n, tl.sum(g * value, 0), mask=n < d)
-        tl.atomic_add(by_beta + n, tl.sum(g, 0), mask=n < d)
+        tl.store(sums + d, tl.sum(g * value, 0), mask=n < d)
+        tl.store(sums + 2 * d, tl.sum(g, 0), mask=n < d)
         g = g * tl.load(gamma + n, mask=n < d, other=0.0)[None, :]
         g -= (tl.sum(g, 1) / d)[:, None] + value * (tl.sum(g * value, 1) / d)[:, None]
         g = tl.where(there, g * scale[:, None], 0.0)
-    if HAS_BIAS:
-        tl.atomic_add(by_bias + n, tl.sum(g, 0), mask=n < d)
+    tl.store(sums, tl.sum(g, 0), mask=n < d)
     tl.store(gradient + place, g, mask=(row < room)[:, None] & (n < d)[None, :])
 
 
 @triton.jit
-def _mine(begin, end, e):
-    """(rows, entries): True if an entry e belongs to a row."""
-    return (e[None, :] >= begin[:, None]) & (e[None, :] < end[:, None])
+def _add_sums(
+    sums, by_bias, by_gamma, by_beta, count, d,
+    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, ROWS: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Add up the `count` parts of `_activate_back`, for some columns of one of the three."""
+    which, n = tl.program_id(0), tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros((ROWS, BN), tl.float32)
+    for first in range(0, count, ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < count)[:, None] & (n < d)[None, :]
+        place = sums + row[:, None] * 3 * d + which * d + n[None, :]
+        total += tl.load(place, mask=inside, other=0.0)
+    whole = tl.sum(total, 0)
+    if HAS_BIAS:
+        tl.store(by_bias + n, whole, mask=(n < d) & (which + n * 0 == 0))
+    if NORM:
+        tl.store(by_gamma + n, whole, mask=(n < d) & (which + n * 0 == 1))
+        tl.store(by_beta + n, whole, mask=(n < d) & (which + n * 0 == 2))
+
+
+@triton.jit(do_not_specialize=["step"])
+def _mix(
+    step, offsets, columns, values, hidden, joined, size, d, d_all,
+    ENTRIES: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    """The left half of `joined`, which is zero, = adj·hidden, for a row and a network each.
+
+    A row of many entries is divided among several programs.
+    """
+    row, member, n = tl.program_id(0), tl.program_id(1), tl.arange(0, BD)
+    offsets += step * size
+    begin, end = tl.load(offsets + row), tl.load(offsets + row + 1)
+    first = begin + tl.program_id(2) * ENTRIES
+    if first < end:
+        total = tl.zeros((ENTRIES, BD), tl.float32)
+        for start in range(first, end, tl.num_programs(2) * ENTRIES):
+            e = start + tl.arange(0, ENTRIES)
+            column = tl.load(columns + e, mask=e < end, other=0)
+            value = tl.load(values + e, mask=e < end, other=0.0)
+            place = hidden + column[:, None] * d_all + member * d + n[None, :]
+            inside = (e < end)[:, None] & (n < d)[None, :]
+            total += tl.load(place, mask=inside, other=0.0) * value[:, None]
+        out = joined + (member * size + row) * 2 * d + n
+        if end - begin > ENTRIES:
+            tl.atomic_add(out, tl.sum(total, 0), mask=n < d)
+        else:
+            tl.store(out, tl.sum(total, 0), mask=n < d)
+
+
+@triton.jit(do_not_specialize=["step"])
+def _unmix(
+    step, offsets, columns, values, by_row, gradient, size, d, d_all,
+    ENTRIES: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    """gradient += adjᵀ·by_row, divided in the same way."""
+    row, member, n = tl.program_id(0), tl.program_id(1), tl.arange(0, BD)
+    offsets += step * size
+    end = tl.load(offsets + row + 1)
+    first = tl.load(offsets + row) + tl.program_id(2) * ENTRIES
+    if first < end:
+        g = tl.load(by_row + (member * size + row) * d + n, mask=n < d, other=0.0)
+        for start in range(first, end, tl.num_programs(2) * ENTRIES):
+            e = start + tl.arange(0, ENTRIES)
+            column = tl.load(columns + e, mask=e < end, other=0)
+            value = tl.load(values + e, mask=e < end, other=0.0)
+            place = gradient + column[:, None] * d_all + member * d + n[None, :]
+            inside = (e < end)[:, None] & (n < d)[None, :]
+            tl.atomic_add(place, g[None, :] * value[:, None], mask=inside, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["step"])
 def _loss_rows(
-    step, offsets, columns, values, hidden, weight, own_weight, bias, labels, row_weights,
-    joined, logit_gradient, hidden_gradient, by_bias, losses, size, d, d_all, classes,
+    step, hidden, weight, own_weight, bias, labels, row_weights,
+    joined, logit_gradient, by_row, gradient, by_bias, losses, size, d, d_all, classes,
     HAS_BIAS: tl.constexpr, OWN: tl.constexpr, MEMBERS: tl.constexpr, PRECISION: tl.constexpr,
-    BR: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr, BE: tl.constexpr,
+    BR: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """From hidden rows to the loss and back, for one network of `MEMBERS`:
+    """From mixed rows to the loss and back, for one network of `MEMBERS`:
 
-    mixed = adj·hidden, logits = mixed·W2 + own·R2 + b2, their weighted cross entropy, and its
-    gradients by logits and, added up by source, by hidden rows. `joined` is [mixed | own]. Of a
-    pair, each network reads its half of the hidden rows, the second has no R2, and both products
-    count twice.
+    logits = mixed·W2 + own·R2 + b2, their weighted cross entropy, and its gradients by logits, by
+    mixed rows and by own rows. `joined` is [mixed | own]. Of a pair, each network reads its half
+    of the hidden rows, the second has no R2, and both products count twice.
     """
     tile, member = tl.program_id(0), tl.program_id(1)
-    offsets += step * size
     labels += step * size
     row_weights += step * size
     losses += (step * MEMBERS + member) * tl.num_programs(0)
-    hidden += member * d
-    hidden_gradient += member * d
     weight += member * d * classes
     joined += member * size * 2 * d
+    by_row += member * size * d
     logit_gradient += member * size * BC
     r = tile * BR + tl.arange(0, BR)
     n, c = tl.arange(0, BD), tl.arange(0, BC)
     inside = r < size
-    begin = tl.load(offsets + r, mask=inside, other=0)
-    end = tl.load(offsets + r + 1, mask=inside, other=0)
-    first = tl.load(offsets + tile * BR)
-    last = tl.load(offsets + tl.minimum(tile * BR + BR, size))
-    total = tl.zeros((BR, BD), tl.float32)
-    for start in range(first, last, BE):
-        e = start + tl.arange(0, BE)
-        there = e < last
-        column = tl.load(columns + e, mask=there, other=0)
-        value = tl.load(values + e, mask=there, other=0.0)
-        h = tl.load(
-            hidden + column[:, None] * d_all + n[None, :],
-            mask=there[:, None] & (n < d)[None, :],
-            other=0.0,
-        )
-        adj = tl.where(_mine(begin, end, e), value[None, :], 0.0)
-        total += tl.dot(adj, h, input_precision="ieee")
     whole = (n < d)[:, None] & (c < classes)[None, :]
-    w = tl.load(weight + n[:, None] * classes + c[None, :], mask=whole, other=0.0)
-    logits = tl.dot(total, w, input_precision=PRECISION)
     rows = inside[:, None] & (n < d)[None, :]
-    here = r[:, None] * d_all + n[None, :]
+    here = r[:, None] * d_all + member * d + n[None, :]
+    w = tl.load(weight + n[:, None] * classes + c[None, :], mask=whole, other=0.0)
+    mixed = tl.load(joined + r[:, None] * 2 * d + n[None, :], mask=rows, other=0.0)
+    logits = tl.dot(mixed, w, input_precision=PRECISION)
     if OWN:
         # Of a pair, the first network alone has R2.
         has = whole & ((n * 0 + member) == 0)[:, None]
@@ -251,29 +329,23 @@ def _loss_rows(
         tl.atomic_add(by_bias + c, tl.sum(g, 0), mask=c < classes)
     g *= MEMBERS
     tl.store(logit_gradient + r[:, None] * BC + c[None, :], g, mask=inside[:, None])
-    tl.store(joined + r[:, None] * 2 * d + n[None, :], total, mask=rows)
-    by_row = tl.dot(g, tl.trans(w), input_precision=PRECISION)
-    for start in range(first, last, BE):
-        e = start + tl.arange(0, BE)
-        there = e < last
-        column = tl.load(columns + e, mask=there, other=0)
-        value = tl.load(values + e, mask=there, other=0.0)
-        adj = tl.where(_mine(begin, end, e), value[None, :], 0.0)
-        by_source = tl.dot(tl.trans(adj), by_row, input_precision="ieee")
-        tl.atomic_add(
-            hidden_gradient + column[:, None] * d_all + n[None, :],
-            by_source,
-            mask=there[:, None] & (n < d)[None, :],
-        )
+    back = tl.dot(g, tl.trans(w), input_precision=PRECISION)
+    tl.store(by_row + r[:, None] * d + n[None, :], back, mask=rows)
     if OWN:
-        by_own = tl.dot(g, tl.trans(v), input_precision=PRECISION)
-        tl.atomic_add(hidden_gradient + here, by_own, mask=rows)
+        # The first sources are the batch's own rows, to whose gradient nothing was added yet.
+        tl.store(gradient + here, tl.dot(g, tl.trans(v), input_precision=PRECISION), mask=rows)
 
 
 # Rows, columns and entries of the kernels' tiles, for an H200.
 _GATHER = {"ROWS": 4, "COLUMNS": 512, "num_warps": 4}
 _TILE_ENTRIES = 2048
-_LOSS = {"BR": 16, "BE": 32, "num_warps": 8, "num_stages": 1}
+_LOSS = {"BR": 16, "num_warps": 8, "num_stages": 1}
+_MIX = {"ENTRIES": 16, "num_warps": 4}
+_PIECES = 6  # programs for a row of many entries
+
+# The first product is cut into parts of at least this many columns, at most so many, which are
+# added up later: a batch has too few rows to keep a device busy.
+_PART, _PARTS = 384, 3
 
 # The widest row, and the most entries of W2 and R2, that one tile holds: an H200 has room for
 # 512 x 64 and some rows.
@@ -304,7 +376,7 @@ class NetworkWeights:
     """The parameters of two layers; None for what a network does not have.
 
     Attributes:
-        first: W1 (F, d), or [W1; R1] (2F, d).
+        first: W1 (F, d), or [W1; R1] (2F, d); rows of zeros may follow.
         second: W2 (d, C), or [W2; R2] (2d, C).
         bias, gamma, beta: (d,) of the hidden rows, the latter two those of a layer norm.
         out_bias: (C,).
@@ -348,26 +420,44 @@ class NetworkStep:
         self.x, self.beside, self.weights, self.size = x, beside, weights, size
         self.rates, self.seed, self.precision = rates, seed % 2**62, precision
         self.width, device = x.shape[1], weights.first.weight.device
-        self.columns, self.d = weights.first.weight.shape
+        self.columns = self.width * (1 if beside is None else 2)
+        wide, self.d = weights.first.weight.shape
+        self.parts = next(
+            n
+            for n in range(_PARTS, 0, -1)
+            if n == 1 or (wide % (16 * n) == 0 and wide >= n * _PART)
+        )
         self.members, self.classes = weights.members, weights.second.weight.shape[1]
         self.half = self.d // self.members
         self.bd, self.bc = _padded(self.half), _padded(self.classes)
         self.tiles = triton.cdiv(size, _LOSS["BR"])
         # Two, so that the rows of the next step are gathered during this one.
-        self.inputs = [torch.zeros((sources, self.columns), device=device) for _ in range(2)]
-        self.z, self.hidden, self.gradient = (
-            torch.zeros((sources, self.d), device=device) for _ in range(3)
+        self.inputs = [torch.zeros((sources, wide), device=device) for _ in range(2)]
+        self.z = torch.zeros((self.parts, sources, self.d), device=device)
+        self.hidden, self.gradient = (
+            torch.zeros((sources, self.d), device=device) for _ in range(2)
         )
+        # Products are faster with this one; `turn` or `adam` must follow the weights.
+        self.turned = torch.zeros((self.d, wide), device=device)
+        self.turn()
+        self.sums = torch.zeros((sources, 3, self.d), device=device)
         self.joined = torch.zeros((self.members, size, 2 * self.half), device=device)
+        self.by_row = torch.zeros((self.members, size, self.half), device=device)
         self.logit_gradient = torch.zeros((self.members, size, self.bc), device=device)
+        self.aside = Aside(device)
+
+    def turn(self) -> None:
+        """Copy the first layer's weights."""
+        self.turned.copy_(self.weights.first.weight.T)
 
     def gather(self, step: int, blocks: BlockBuffers, steps: Tensor) -> None:
         """Gather the input rows of batch number `step` among K. They do not depend on weights."""
         beside, room = self.x if self.beside is None else self.beside, blocks.sources.shape[1]
         grid = triton.cdiv(room, _GATHER["ROWS"]), triton.cdiv(self.columns, _GATHER["COLUMNS"])
+        out = self.inputs[step % 2]
         _gather_rows[grid](
             step, self.x, self.x.stride(0), beside, beside.stride(0),
-            blocks.sources, blocks.n_sources, self.inputs[step % 2], room, self.width, self.columns,
+            blocks.sources, blocks.n_sources, out, out.stride(0), room, self.width, self.columns,
             steps, self.seed, self.rates[0],
             BESIDE=self.beside is not None, DROP=self.rates[0] > 0, **_GATHER,
         )  # fmt: skip
@@ -388,7 +478,9 @@ class NetworkStep:
         there is no row. `losses` (K, members, tiles) receives the loss, in parts to be added up.
         """
         known, x, room = self.weights, self.inputs[step % 2], blocks.sources.shape[1]
-        torch.mm(x, known.first.weight, out=self.z)
+        cut = x.view(len(x), self.parts, -1).transpose(0, 1)
+        turned = self.turned.view(self.d, self.parts, -1).permute(1, 2, 0)
+        torch.bmm(cut, turned, out=self.z)
         bias, gamma, beta, out_bias = (
             known.first if each is None else each
             for each in (known.bias, known.gamma, known.beta, known.out_bias)
@@ -401,39 +493,91 @@ class NetworkStep:
             "HAS_BIAS": known.bias is not None, "NORM": known.gamma is not None,
             "DROP": self.rates[1] > 0, "ROWS": rows, "BD": bd,
         }  # fmt: skip
-        _activate[(triton.cdiv(room, rows),)](
-            step, *normed, self.hidden, self.gradient, self.d, *dropped, **kind
+        tiles = triton.cdiv(room, rows)
+        _activate[(tiles,)](
+            step, *normed, self.hidden, self.gradient, self.joined, self.size, room, self.d,
+            *dropped, PARTS=self.parts, MEMBERS=self.members, **kind,
+        )  # fmt: skip
+        of_rows = self.size, self.half, self.d
+        _mix[(self.size, self.members, _PIECES)](
+            step, *blocks.csr, self.hidden, self.joined, *of_rows, BD=self.bd, **_MIX
         )
         w2, r2 = known.second.weight[: self.d], known.second.weight[self.d :]
         _loss_rows[(self.tiles, self.members)](
-            step, *blocks.csr, self.hidden, w2, r2 if known.own else w2, out_bias.weight, labels,
-            row_weights, self.joined, self.logit_gradient, self.gradient, out_bias.gradient, losses,
-            self.size, self.half, self.d, self.classes,
+            step, self.hidden, w2, r2 if known.own else w2, out_bias.weight, labels, row_weights,
+            self.joined, self.logit_gradient, self.by_row, self.gradient, out_bias.gradient, losses,
+            *of_rows, self.classes,
             HAS_BIAS=known.out_bias is not None, OWN=known.own, MEMBERS=self.members,
             PRECISION=self.precision, **_LOSS, BD=self.bd, BC=self.bc,
         )  # fmt: skip
-        _activate_back[(triton.cdiv(room, rows),)](
-            step, *normed, self.gradient, bias.gradient, gamma.gradient, beta.gradient, room,
-            self.d, *dropped, **kind,
-        )  # fmt: skip
-        self._weight_gradients(x)
+        with self.aside:
+            self._second_gradients()
+        _unmix[(self.size, self.members, _PIECES)](
+            step, *blocks.csr, self.by_row, self.gradient, *of_rows, BD=self.bd, **_MIX
+        )
+        _activate_back[(tiles,)](
+            step, *normed, self.gradient, self.sums, room, self.d, *dropped, **kind
+        )
+        with self.aside:
+            _add_sums[(3 if kind["NORM"] else 1, triton.cdiv(self.d, 16))](
+                self.sums, bias.gradient, gamma.gradient, beta.gradient, tiles, self.d,
+                HAS_BIAS=kind["HAS_BIAS"], NORM=kind["NORM"], ROWS=64, BN=16,
+            )  # fmt: skip
+        self._first_gradients(x)
+        self.aside.join()
 
-    def _weight_gradients(self, x: Tensor) -> None:
-        known, d, half, width = self.weights, self.d, self.half, self.width
-        first, second = known.first.gradient, known.second.gradient
-        by_logits = self.logit_gradient[:, :, : self.classes]
+    def _second_gradients(self) -> None:
+        known, d, half = self.weights, self.d, self.half
+        second, by_logits = known.second.gradient, self.logit_gradient[:, :, : self.classes]
         if self.members == 1:
             used = self.joined[0] if known.own else self.joined[0, :, :d]
             torch.mm(used.T, by_logits[0], out=second)
-            torch.mm(x.T, self.gradient, out=first)
             return
-        # What would join the two networks of a pair, and the second one's own rows, have none.
+        # What would join the two networks of a pair has no gradient, nor has what the second lacks.
         for member in range(2):
             rows = slice(member * half, (member + 1) * half)
             torch.mm(self.joined[member, :, :half].T, by_logits[member], out=second[rows])
         torch.mm(self.joined[0, :, half:].T, by_logits[0], out=second[d : d + half])
+
+    def _first_gradients(self, x: Tensor) -> None:
+        first, half, width, every = self.weights.first.gradient, self.half, self.width, self.columns
+        if self.members == 1:
+            torch.mm(x.T, self.gradient, out=first)
+            return
         torch.mm(x[:, :width].T, self.gradient, out=first[:width])
-        first[width:, :half] = x[:, width:].T @ self.gradient[:, :half]
+        first[width:every, :half] = x[:, width:every].T @ self.gradient[:, :half]
+
+
+class Aside:
+    """Work that runs beside what follows, on a CUDA device, until `join`. Elsewhere it runs first.
+
+    >>> with Aside(torch.device("cpu")) as aside:
+    ...     pass
+    >>> aside.join()
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.entered: Any = None
+        self.begun = False
+
+    def __enter__(self) -> "Aside":
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream())
+            self.entered = torch.cuda.stream(self.stream)
+            self.entered.__enter__()
+            self.begun = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.entered is not None:
+            self.entered.__exit__(*error)
+
+    def join(self) -> None:
+        """Wait on the device for everything that was begun."""
+        if self.stream is not None and self.begun:
+            torch.cuda.current_stream().wait_stream(self.stream)
+            self.begun = False
 
 
 def logits_reference(weights: NetworkWeights, x: Tensor, adj: Tensor, own: int) -> list[Tensor]:
