@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(BIN)/python $(INSTALL) -c requirements-dev.lock
 
-.PHONY: setup demo test check bench pages reproduce test-gpu test-bounds fuzz test-oldest lock licences sbom release clean
+.PHONY: setup demo test check bench pages peers-env reproduce test-gpu test-bounds fuzz test-oldest lock licences sbom release clean
 
 setup: $(READY)
 
@@ -38,8 +38,16 @@ bench: setup
 
 # Writes the same pages from what is on file: needed when code has changed and results are stale.
 pages: setup
-	for name in import generate accuracy estimators speed 'speed --device cuda' 'reproduce --readme README.md'; do \
+	for name in import generate accuracy peers estimators speed 'speed --device cuda' 'reproduce --readme README.md'; do \
 	    $(BIN)/python -m benchmarks $$name --show >/dev/null || exit 1; done
+
+# DGL, which benchmarks compare with, in an environment of its own: 5 GB with the CUDA libraries of torch 2.2.
+PEERS ?= .venv-peers
+peers-env:
+	python3.11 -m venv $(PEERS)
+	$(PEERS)/bin/python $(INSTALL) dgl==2.1.0 torch==2.2.1 torchdata==0.7.1 'numpy<2' pydantic pyyaml pandas \
+	    scikit-learn scipy
+	@echo 'Now: FASTGCN_DGL_PYTHON=$(PEERS)/bin/python python -m benchmarks peers'
 
 reproduce: setup
 	$(BIN)/python -m benchmarks reproduce --readme README.md

@@ -51,6 +51,7 @@ class Suite:
 
     Results in the files `also` count too. `write` takes the place of filling the page: it gets
     the chosen experiments and the results, and returns the files it wrote, the page last.
+    `measure` takes the place of `pages.measure`.
     """
 
     experiments: Sequence[pages.Experiment]
@@ -58,6 +59,7 @@ class Suite:
     page: str | None = None
     also: tuple[str, ...] = ()
     write: Callable[[list[pages.Experiment], Results], list[Path]] | None = None
+    measure: Callable[[list[pages.Experiment], Results], int] = pages.measure
 
 
 def _shared(
@@ -116,7 +118,7 @@ def _run(
     measured = 0
     if not show:
         try:
-            measured = pages.measure(chosen, kept)
+            measured = suite.measure(chosen, kept)
         except KeyboardInterrupt:
             say("Stopped. Finished results are on file; the same command goes on from there.")
             raise
@@ -177,6 +179,36 @@ def speed(
     if device == "cpu":
         return Suite(cpu_experiments(effort), "speed.jsonl", "speed.md")
     raise InputError(f"device must be cpu or cuda, got {device!r}")
+
+
+@_measures()
+def peers(
+    data: Data = None,
+    splits: Annotated[int, typer.Option(help="Random splits 0..N-1.")] = 5,
+    seeds: Annotated[int, typer.Option(help="Seeds 0..N-1 of every split.")] = 5,
+    device: Annotated[str, typer.Option(help="cpu or cuda, for PyG's accuracy.")] = "cpu",
+    jobs: Annotated[
+        int, typer.Option(help="Processes in which ours train beside PyG's; 0: after them.")
+    ] = 0,
+    budget: Annotated[float, typer.Option(help="Seconds for the accuracy, about.")] = 86_400,
+) -> Suite:
+    """Compare the default with PyG and DGL: accuracy, and the validation score over time."""
+    from benchmarks.peers.accuracy import DATA, Plan, measure_all
+    from benchmarks.peers.duels import experiments
+    from benchmarks.peers.paired import experiment
+
+    plan = Plan(data or DATA, splits, seeds)
+    accuracy = experiment(plan)
+
+    def measure(chosen: list[pages.Experiment], kept: Results) -> int:
+        before = len(kept)
+        if accuracy in chosen:
+            measure_all(kept.path, plan, device=device, jobs=jobs, budget=budget)
+            kept.read_again()
+        return len(kept) - before + pages.measure(chosen, kept)
+
+    everything = [accuracy, *experiments()]
+    return Suite(everything, "peers.jsonl", "benchmarks.md", measure=measure)
 
 
 @_measures()

@@ -70,6 +70,13 @@ class Results:
         for file in (*also, path):
             self._read(file)
 
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def read_again(self) -> None:
+        """Take in what other processes have measured."""
+        self._read(self.path)
+
     def _read(self, path: Path) -> None:
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):

@@ -57,16 +57,18 @@ def thread_count(threads: int) -> Iterator[None]:
 
 
 @contextmanager
-def one_thread(wanted: bool) -> Iterator[None]:
+def one_thread(wanted: bool, *, blas_alone: bool = False) -> Iterator[None]:
     """If `wanted`, run torch and BLAS on one thread: a small product is slower on two.
 
-    BLAS keeps one thread until a later call changes it: whenever its threads are started, they
-    keep a core busy for tens of milliseconds while they wait for more work.
+    With `blas_alone`, BLAS runs on one thread in any case, as `kernels.dense` wants it. BLAS
+    keeps one thread until a later call changes it: whenever its threads are started, they keep a
+    core busy for tens of milliseconds while they wait for more work.
     """
     before = torch.get_num_threads()
     count = 1 if wanted else before
-    if count != _blas_threads():
-        _pools().limit(limits=count, user_api="blas")
+    blas = 1 if blas_alone else count
+    if blas != _blas_threads():
+        _pools().limit(limits=blas, user_api="blas")
     torch.set_num_threads(count)
     try:
         yield

@@ -17,6 +17,7 @@ from fastgcn.features.sparse import SparseRows
 from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
+from fastgcn.kernels.dense import times
 from fastgcn.memory import check_room
 from fastgcn.sampling.block import Block
 
@@ -41,8 +42,11 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_out)) if bias else None
         self.shrinks = n_out < n_in
 
-    def part(self, rows: slice, columns: slice, *, own: bool) -> "GraphConvolution":
-        """The layer from some entries of H to some of H'; its weights are views of this one's."""
+    def part(
+        self, rows: slice, columns: slice, *, own: bool, contiguous: bool = False
+    ) -> "GraphConvolution":
+        """The layer from some entries of H to some of H'; its weights are views of this one's,
+        or contiguous copies."""
         part = copy.copy(self)
         part._parameters = {}
         part.weight = self.weight[rows, columns]  # type: ignore[assignment]
@@ -51,21 +55,25 @@ class GraphConvolution(nn.Module):
             part.own_weight = self.own_weight[rows, columns]  # type: ignore[assignment]
         if self.bias is not None:
             part.bias = self.bias[columns]  # type: ignore[assignment]
+        if contiguous:
+            part.weight = part.weight.contiguous()  # type: ignore[assignment]
+            if part.own_weight is not None:
+                part.own_weight = part.own_weight.contiguous()  # type: ignore[assignment]
         return part
 
     def before(self, h: Tensor) -> Tensor:
         """The rows that Â then mixes: HW if W makes them narrower, else H."""
-        return h @ self.weight if self.shrinks else h
+        return product(h, self.weight) if self.shrinks else h
 
     def after(self, mixed: Tensor, own: Tensor | None = None) -> Tensor:
         """The layer's output from the rows that Â has mixed; `own` are the nodes' own rows O."""
-        return self.finish(mixed if self.shrinks else mixed @ self.weight, own)
+        return self.finish(mixed if self.shrinks else product(mixed, self.weight), own)
 
     def finish(self, out: Tensor, own: Tensor | None) -> Tensor:
         """ÂHW plus the own-row term OR and the bias, if the layer has them."""
         if self.own_weight is not None:
             assert own is not None
-            out = out + own @ self.own_weight
+            out = out + product(own, self.own_weight)
         return self._biased(out)
 
     def _biased(self, out: Tensor) -> Tensor:
@@ -86,17 +94,24 @@ class GraphConvolution(nn.Module):
             return self._biased(h @ both)
         if block is None:
             n_in = len(self.weight)
-            return self.finish(h[:, :n_in] @ self.weight, h[:, n_in:])
+            return self.finish(product(h[:, :n_in], self.weight), h[:, n_in:])
         if self.own_weight is not None and own is None:
             own = block.own_rows(h)
         if self.mix_first(block):
-            return self.finish(block.mix(h) @ self.weight, own)
-        return self.finish(block.mix(h @ self.weight), own)
+            return self.finish(product(block.mix(h), self.weight), own)
+        return self.finish(block.mix(product(h, self.weight)), own)
 
     def mix_first(self, block: Block) -> bool:
         """True if (ÂH)W takes fewer multiplications than Â(HW), or the block allows no other."""
         n_in, n_out = self.weight.shape
         return block.mix_first_only or block.mixing_first_pays(n_in, n_out)
+
+
+def product(h: Tensor, weight: Tensor) -> Tensor:
+    """HW; if autograd records nothing, on the CPU, by the faster BLAS."""
+    if torch.is_grad_enabled() or h.device.type != "cpu":
+        return h @ weight
+    return torch.from_numpy(times(h.numpy(), weight.detach().numpy()))
 
 
 def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
@@ -130,7 +145,7 @@ class Dropout(nn.Module):
         return h * self.mask(h.shape, rate)
 
     def mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
-        """What to multiply entries by, on the CPU: zero or 1/(1 - rate)."""
+        """0 for a share `rate` of the entries, 1/(1 - rate) for the others; on the CPU."""
         mask = torch.empty(shape)
         seed = int(torch.randint(2**62, (), generator=self.rng))
         dropout_mask(seed, rate, mask.view(-1).numpy())
@@ -225,7 +240,7 @@ class GCN(nn.Module):
             layer.weight.zero_()
             assert layer.own_weight is not None
             layer.own_weight.zero_()
-        for layers in self._members():
+        for layers in self.members():
             for layer in layers:
                 share = 0.5 if layer is layers[-1] else 1.0  # the output is the mean of both
                 for weight in (layer.weight, layer.own_weight):
@@ -233,8 +248,10 @@ class GCN(nn.Module):
                         n_in, n_out = weight.shape
                         weight.copy_(share * _glorot(n_in, n_out, rng))
 
-    def _members(self) -> list[list[GraphConvolution]]:
-        """The layers of both networks of a pair."""
+    def members(self) -> list[list[GraphConvolution]]:
+        """The layers of both networks of a pair; of any other network, its own."""
+        if not self.pair:
+            return [self.convolutions]
         whole, found = slice(None), []
         for own in (True, False):
             halves = [
@@ -254,7 +271,7 @@ class GCN(nn.Module):
         """The logits that a loss is taken of: `forward`'s, or those of both networks of a pair."""
         if not self.pair:
             return [self(blocks, x)]
-        return [self._member_logits(layers, blocks, x) for layers in self._members()]
+        return [self._member_logits(layers, blocks, x) for layers in self.members()]
 
     def _member_logits(
         self, layers: Sequence[GraphConvolution], blocks: Sequence[Block], x: InputRows
@@ -350,8 +367,13 @@ class GCN(nn.Module):
         return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Predictions: rows that sum to one, or with `multilabel` a probability per label."""
-        return torch.sigmoid(logits) if self.multilabel else torch.softmax(logits, dim=1)
+        """Predictions: rows that sum to one, or with `multilabel` a probability per label.
+
+        They are NaN where logits are not finite.
+        """
+        if self.multilabel:
+            return torch.sigmoid(logits) + (logits - logits)  # inf - inf is NaN
+        return torch.softmax(logits, dim=1)
 
 
 def without_own_rows(rows: InputRows, width: int) -> InputRows:

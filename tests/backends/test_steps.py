@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 from torch import nn
 
-from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, make_step
+from fastgcn.backends.direct import DirectStep, make_step
+from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step
 from fastgcn.config import SelfTerm
 from fastgcn.features.sparse import SparseMatrix
 from fastgcn.graph.adjacency import normalize
@@ -65,25 +66,28 @@ def test_steps_agree(
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "kind"),
     [
-        GCN([4, 4, 2], dropout=0.5),
-        GCN([4, 4, 2], norm="layer"),
-        GCN([4, 4, 2], skip=True),
-        GCN([4, 4, 2], jumping="concat"),
-        GCN([4, 4, 2], skip=True, input_skip=True),
+        (GCN([4, 4, 2]), CompiledStep),
+        (GCN([4, 4, 2], dropout=0.5), DirectStep),
+        (GCN([4, 4, 2], norm="layer"), DirectStep),
+        (GCN([4, 4, 2], skip=True), DirectStep),
+        (GCN([4, 4, 2], skip=True, input_skip=True), DirectStep),
+        (GCN([4, 4, 2], skip=True, input_skip=True, pair=True), DirectStep),
+        (GCN([4, 4, 2], jumping="concat"), AutogradStep),
+        (GCN([4, 4, 2], norm="batch"), AutogradStep),
     ],
-    ids=["dropout", "norm", "skip", "jumping", "own"],
+    ids=["plain", "dropout", "norm", "skip", "own", "pair", "jumping", "batch norm"],
 )
-def test_other_networks_step_by_autograd(model: GCN) -> None:
+def test_each_network_has_its_fastest_step(model: GCN, kind: type[Step]) -> None:
     step = make_step(model, nn.CrossEntropyLoss(), Adam(groups(model), 0.01))
-    assert isinstance(step, AutogradStep)
+    assert type(step) is kind
 
 
-def test_other_losses_step_by_autograd() -> None:
+def test_label_sets_are_not_compiled() -> None:
     model = GCN([4, 4, 2], multilabel=True)
     step = make_step(model, nn.BCEWithLogitsLoss(), Adam(groups(model), 0.01))
-    assert isinstance(step, AutogradStep)
+    assert isinstance(step, DirectStep)
 
 
 @pytest.mark.parametrize("sizes", [[9, 12, 3], [9, 4, 3]], ids=["widens", "narrows"])

@@ -129,6 +129,7 @@ def test_claims_say_whether_they_are_met() -> None:
         (["estimators", "--docs"], "docs/estimators.md"),
         (["import", "--docs"], "docs/benchmarks.md"),
         (["generate", "--docs"], "docs/benchmarks.md"),
+        (["peers", "--docs"], "docs/benchmarks.md"),
         (["reproduce", "--readme", "README.md", "--out"], "README.md"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,

@@ -19,8 +19,9 @@ import fastgcn.backends.exact
 import fastgcn.features.propagate
 from fastgcn import GCN, Run, fit, load, normalize
 from fastgcn.backends.cpu import ready
+from fastgcn.backends.direct import make_step
 from fastgcn.backends.evaluator import Evaluator
-from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step, make_step
+from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step
 from fastgcn.features.propagate import sparse_inputs
 from fastgcn.features.sparse import SparseMatrix
 from fastgcn.features.store import DenseStore, NodeFeatures, Statistics

@@ -130,8 +130,8 @@ def test_what_the_commands_say(tmp_path: Path, capfd: Capture) -> None:
     outcome = run_cli(capfd, *train, "--learning-rate", "1e30")
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.splitlines()[-1] == (
-        "Error: training diverged in epoch 1, where the loss is nan; lower learning_rate, which is "
-        "1e+30; no epoch before it can be kept"
+        "Error: training diverged in epoch 1, where the validation loss is nan; lower "
+        "learning_rate, which is 1e+30; no epoch before it can be kept"
     )
     assert not (tmp_path / "r").exists()
     with pytest.MonkeyPatch.context() as patch:

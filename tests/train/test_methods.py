@@ -110,8 +110,11 @@ def test_sampled_prediction_comes_near_the_full_one(method: str) -> None:
     assert (sampled[0] == sampled[2]).all()
 
 
-def test_methods_start_from_the_preset_of_the_data() -> None:
-    assert resolve(communities(name="pubmed"), None, {"method": "gcn-batched"}).batch_size == 1024
+def test_methods_start_from_the_papers_settings_for_a_graph_of_that_size() -> None:
+    large = communities(n=12_000)
+    assert resolve(large, None, {"method": "gcn-batched"}).batch_size == 1024
+    named = communities(name="pubmed")  # a name decides nothing
+    assert resolve(named, None, {"method": "gcn-batched"}).batch_size == 256
     cora = communities(name="cora")
     assert resolve(cora, None, {"method": "gcn", "seed": 4}) == kipf_gcn().replace(seed=4)
 

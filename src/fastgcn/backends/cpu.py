@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from fastgcn.backends.base import EpochResult, Learner, LearnerBackend, Part, Scorer, with_prefix
 from fastgcn.backends.batches import Minibatches, ahead
 from fastgcn.backends.data import SharedData, TrainingData, make_loss, prepare
+from fastgcn.backends.direct import make_step
 from fastgcn.backends.evaluator import Evaluator, Sizes, validation_interval
-from fastgcn.backends.steps import Step, make_step
+from fastgcn.backends.steps import CompiledStep, Step
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Adjacency
@@ -192,7 +193,8 @@ class CpuBackend(LearnerBackend):
         on_disk = self.data.inputs.on_disk
         if on_disk or (torch.get_num_threads() > 1 and not self.minibatches.quick):
             groups = ahead(groups)
-        with closing(groups), one_thread(small):
+        alone = not isinstance(self.step, CompiledStep)
+        with closing(groups), one_thread(small, blas_alone=alone):
             while group is not None:
                 start = time.perf_counter()
                 losses += group.steps(self.step)

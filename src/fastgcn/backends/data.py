@@ -1,5 +1,6 @@
 """The data of a training run: the training graph's Â, inputs and labels."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,12 +194,14 @@ class SharedData:
 
     def __init__(self) -> None:
         self._kept: dict[Any, Any] = {}
+        self._lock = threading.RLock()  # candidates of a race ask from threads of their own
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """What `make` returned when it was first called with this key."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return cast(T, self._kept[key])
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = make()
+            return cast(T, self._kept[key])
 
     def clear(self) -> None:
         """Keep nothing any longer; trainings keep the parts that they use."""

@@ -1,6 +1,7 @@
 """Scores of the exact network on a part of the split, computed repeatedly or once."""
 
 import math
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -82,19 +83,21 @@ class Evaluator:
         self._inputs: InputRows | None = None
         self._needed: list[IntArray] | None = None
         self._mixed: FeatureStore | None = None
+        self._lock = threading.Lock()  # candidates of a race share an evaluator
 
     def __len__(self) -> int:
         return len(self._part)
 
     def __call__(self, model: GCN) -> Metrics:
         """Scores of the network with its current weights."""
-        if self._features is None:
-            # Not earlier: the network holds the mean and scale of standardised features.
-            self._features = feature_rows(model, self._graph.features, self._nodes)
-            self._plan(self._features, model)
-        if self._inputs is None:
-            found = model.probabilities(self._logits_chunk_by_chunk(model))
-        else:
+        with self._lock:
+            if self._features is None:
+                # Not earlier: the network holds the mean and scale of standardised features.
+                self._features = feature_rows(model, self._graph.features, self._nodes)
+                self._plan(self._features, model)
+            if self._inputs is None:
+                found = model.probabilities(self._logits_chunk_by_chunk(model))
+        if self._inputs is not None:
             found = _probabilities(model, self._blocks, self._inputs)
         return measure(found.cpu().numpy(), self.labels)
 
@@ -179,7 +182,7 @@ class Evaluator:
 def _probabilities(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
     small = inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
     model.eval()
-    with torch.no_grad(), one_thread(small):
+    with torch.no_grad(), one_thread(small, blas_alone=True):
         found = model.probabilities(model(blocks, inputs))
     model.train()
     return found

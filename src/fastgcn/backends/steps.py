@@ -25,8 +25,12 @@ from fastgcn.kernels.step import (
     train_steps,
     work_size,
 )
+from fastgcn.machine import over_ranges
 from fastgcn.model import GCN
 from fastgcn.sampling.block import Block, BlockGroup
+
+# Below this many numbers, waking a second thread costs more time than it saves.
+_WORTH_SHARING = 1 << 19
 
 
 @dataclass(slots=True)
@@ -68,15 +72,17 @@ class Adam:
         """Move one parameter on the CPU along its gradient."""
         moments = self.moments(parameter)
         moments.step += 1
-        adam_update(
-            moments.weight.reshape(-1),
-            gradient.reshape(-1),
-            moments.mean.reshape(-1),
-            moments.square.reshape(-1),
-            moments.step,
-            self.learning_rate,
-            moments.decay,
-        )
+        arrays = (moments.weight, gradient, moments.mean, moments.square)
+        weight, slope, mean, square = (each.reshape(-1) for each in arrays)
+
+        def update(a: int, b: int) -> None:
+            adam_update(
+                weight[a:b], slope[a:b], mean[a:b], square[a:b],
+                moments.step, self.learning_rate, moments.decay,
+            )  # fmt: skip
+
+        pieces = torch.get_num_threads() if len(weight) >= _WORTH_SHARING else 1
+        over_ranges(update, np.linspace(0, len(weight), pieces + 1).astype(np.int64))
 
     @torch.no_grad()
     def step(self) -> None:
@@ -196,14 +202,6 @@ def flat_gradient(
     value = loss_of(model, loss, blocks, x, labels)
     parts = torch.autograd.grad(value, list(model.parameters()))
     return torch.cat([part.reshape(-1) for part in parts]).cpu()
-
-
-def make_step(model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
-    """The fastest step that this network, loss and device have."""
-    on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
-    if on_cpu and model.plain and isinstance(loss, nn.CrossEntropyLoss):
-        return CompiledStep(model, loss, optimizer)
-    return AutogradStep(model, loss, optimizer)
 
 
 class AutogradStep:

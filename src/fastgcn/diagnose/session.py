@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from fastgcn.arrays import IntArray
 from fastgcn.backends.batches import Minibatches
 from fastgcn.backends.data import make_loss, prepare
+from fastgcn.backends.direct import make_step
 from fastgcn.backends.exact import check_width
-from fastgcn.backends.steps import Adam, flat_gradient, make_step
+from fastgcn.backends.steps import Adam, flat_gradient
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.convolutions import (
     ExactNetwork,

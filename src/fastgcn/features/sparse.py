@@ -1,7 +1,7 @@
 """Sparse input rows, such as bags of words, and their products with weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, Self, cast
 
@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.products import sparse_times_dense, transposed_times_dense
+from fastgcn.kernels.products import Transpose, sparse_times_dense
 from fastgcn.kernels.rows import cut_rows
 
 
@@ -47,6 +47,7 @@ class SparseMatrix(SparseRows):
         indptr: (s+1,) int64, from 0.
         columns: (m,) int32, ascending in each row.
         values: (m,) float32.
+        transpose: shared by matrices that differ in their values alone.
 
     >>> rows = SparseMatrix.of(csr_array(np.array([[0, 2], [0, 0], [3, 4]], np.float32)))
     >>> rows.take(np.array([2, 0])) @ torch.tensor([[1.0], [10.0]])
@@ -58,6 +59,7 @@ class SparseMatrix(SparseRows):
     columns: IntArray
     values: FloatArray
     width: int
+    transpose: Transpose = field(default_factory=Transpose, repr=False, compare=False)
 
     @classmethod
     def of(cls, matrix: csr_array) -> Self:
@@ -87,6 +89,8 @@ class SparseMatrix(SparseRows):
 
     def between(self, start: int, stop: int) -> "SparseMatrix":
         """The rows start..stop-1, as a view."""
+        if start == 0 and stop == len(self):
+            return self
         begin, end = self.indptr[start], self.indptr[stop]
         indptr = self.indptr[start : stop + 1] - begin
         return SparseMatrix(indptr, self.columns[begin:end], self.values[begin:end], self.width)
@@ -106,6 +110,10 @@ class SparseMatrix(SparseRows):
 
     def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         return self @ weight, self.between(0, block.dst.numel()) @ own
+
+    def transposed_times(self, other: FloatArray) -> FloatArray:
+        """(width, d): Xᵀ times `other` (s, d)."""
+        return self.transpose.times(*self.csr, other, self.width)
 
     def dense(self) -> Tensor:
         """(s, width) float32."""
@@ -143,8 +151,7 @@ class _Times(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         rows: SparseMatrix = ctx.rows
-        back = transposed_times_dense(*rows.csr, _array(gradients[0]), rows.width)
-        return torch.from_numpy(back), None
+        return torch.from_numpy(rows.transposed_times(_array(gradients[0]))), None
 
 
 def _array(tensor: Tensor) -> FloatArray:

@@ -26,17 +26,35 @@ _GRAINS = 1 << 16
 
 def dropout_mask(seed: int, rate: float, out: FloatArray) -> None:
     """Fill `out`, flat, with 0 for a share `rate` of its entries, 1/(1 - rate) for the others."""
-    dropped = min(max(round(rate * _GRAINS), 1), _GRAINS - 1)
-    _fill(np.uint64(seed), dropped, np.float32(_GRAINS / (_GRAINS - dropped)), out)
+    _fill(np.uint64(seed), _dropped(rate), kept_value(rate), out)
+
+
+def kept_value(rate: float) -> np.float32:
+    """What a dropout mask multiplies entries by that are kept, 1/(1 - rate)."""
+    return np.float32(_GRAINS / (_GRAINS - _dropped(rate)))
+
+
+def _dropped(rate: float) -> int:
+    return min(max(round(rate * _GRAINS), 1), _GRAINS - 1)
 
 
 @njit(cache=True, nogil=True)
 def _fill(seed: np.uint64, dropped: int, value: np.float32, out: FloatArray) -> None:
-    for block in range((len(out) + 3) // 4):
+    whole = len(out) // 4
+    for block in range(whole):
         bits = mix(seed + STEP * np.uint64(block + 1))
-        for part in range(min(4, len(out) - 4 * block)):
-            grain = np.int64(bits >> np.uint64(16 * part)) & 0xFFFF
-            out[4 * block + part] = value if grain >= dropped else np.float32(0)
+        at = 4 * block
+        # Written out: the compiler does not unroll a loop over the four parts.
+        a, b = np.int64(bits) & 0xFFFF, np.int64(bits >> np.uint64(16)) & 0xFFFF
+        c, d = np.int64(bits >> np.uint64(32)) & 0xFFFF, np.int64(bits >> np.uint64(48))
+        out[at] = value if a >= dropped else np.float32(0)
+        out[at + 1] = value if b >= dropped else np.float32(0)
+        out[at + 2] = value if c >= dropped else np.float32(0)
+        out[at + 3] = value if d >= dropped else np.float32(0)
+    bits = mix(seed + STEP * np.uint64(whole + 1))
+    for part in range(len(out) - 4 * whole):
+        grain = np.int64(bits >> np.uint64(16 * part)) & 0xFFFF
+        out[4 * whole + part] = value if grain >= dropped else np.float32(0)
 
 
 # Below this many draws, waking a second thread costs more time than it saves.

@@ -139,8 +139,6 @@ def multiply_transposed(
 ) -> None:
     """Columns start..stop-1 of out[at:] += those of the transpose of rows first..first+rows-1 of
     the sparse matrix times dense[shift:], which has a row for each; both flat, of `width` columns.
-
-    Threads divide the work by columns, so that no two write to the same place.
     """
     whole = stop - (stop - start) % LANES
     for r in range(rows):
@@ -261,26 +259,80 @@ def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplicati
         work(0, rows)
         return
     # More pieces than threads, so that a thread with light rows takes another.
-    shares = np.linspace(indptr[0], indptr[-1] + rows, 8 * torch.get_num_threads() + 1)
+    threads = torch.get_num_threads()
+    pieces = min(8 * threads, max(threads, multiplications >> 20))
+    shares = np.linspace(indptr[0], indptr[-1] + rows, pieces + 1)
     over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
+
+
+@njit(cache=True, nogil=True)
+def turn(indptr: IntArray, columns: IntArray, k: int) -> tuple[IntArray, IntArray, IntArray]:
+    """The transpose of an (s, k) CSR matrix: its offsets (k+1,) and rows (m,), and for each of its
+    entries the position of that entry in the matrix (m,). Rows ascend."""
+    offsets = np.zeros(k + 1, np.int64)
+    for column in columns:
+        offsets[column + 1] += 1
+    for u in range(k):
+        offsets[u + 1] += offsets[u]
+    free = offsets[:-1].copy()
+    rows, order = np.empty(len(columns), np.int32), np.empty(len(columns), np.int64)
+    for r in range(len(indptr) - 1):
+        for entry in range(indptr[r], indptr[r + 1]):
+            at = free[columns[entry]]
+            free[columns[entry]] = at + 1
+            rows[at], order[at] = r, entry
+    return offsets, rows, order
+
+
+class Transpose:
+    """Where the entries of an (s, k) CSR matrix stand in its transpose; found at most once.
+
+    Matrices that differ in their values alone can share it.
+    """
+
+    __slots__ = ("_found", "_used")
+
+    def __init__(self) -> None:
+        self._found: tuple[IntArray, IntArray, IntArray] | None = None
+        self._used = False
+
+    def times(
+        self,
+        indptr: IntArray,
+        columns: IntArray,
+        values: FloatArray,
+        dense: FloatArray,
+        k: int,
+    ) -> FloatArray:
+        """(k, d) float32: the transpose of the matrix times `dense` (s, d) float32.
+
+        Threads need the transpose itself, so that each has rows of the result alone. Threads that
+        share rows, each with some columns, wait for each other's cache lines: two take four times
+        as long as one. One thread makes it on second use. All ways have the same sums, bit for
+        bit.
+        """
+        width, columns = dense.shape[1], _narrow(columns)
+        shared = len(values) * width >= _WORTH_SHARING and torch.get_num_threads() > 1
+        if self._found is None and (shared or self._used):
+            self._found = turn(indptr, columns, k)
+        self._used = True
+        if self._found is not None:
+            offsets, rows, order = self._found
+            turned = torch.from_numpy(values).index_select(0, torch.from_numpy(order))
+            return sparse_times_dense(offsets, rows, turned.numpy(), dense)
+        out = np.zeros((k, width), np.float32)
+        multiply_transposed(
+            0, width, indptr, 0, len(indptr) - 1, columns, values, dense.reshape(-1), 0, width,
+            out.reshape(-1), 0,
+        )  # fmt: skip
+        return out
 
 
 def transposed_times_dense(
     indptr: IntArray, columns: IntArray, values: FloatArray, dense: FloatArray, k: int
 ) -> FloatArray:
     """(k, d) float32: the transpose of the (s, k) CSR matrix times `dense` (s, d) float32."""
-    width = dense.shape[1]
-    columns, out = _narrow(columns), np.zeros((k, width), np.float32)
-    rows, flat, into = len(indptr) - 1, dense.reshape(-1), out.reshape(-1)
-
-    def multiply(start: int, stop: int) -> None:
-        multiply_transposed(start, stop, indptr, 0, rows, columns, values, flat, 0, width, into, 0)
-
-    if len(values) * width < _WORTH_SHARING:
-        multiply(0, width)
-    else:
-        over_ranges(multiply, np.linspace(0, width, torch.get_num_threads() + 1).astype(np.int64))
-    return out
+    return Transpose().times(indptr, columns, values, dense, k)
 
 
 def product_reference(matrix: csr_array, other: FloatArray | csr_array) -> FloatArray:

@@ -14,7 +14,7 @@ from torch import Tensor
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.features.sparse import InputRows
 from fastgcn.kernels.blocks import Blocks
-from fastgcn.kernels.products import mixing_first_pays, sparse_times_dense, transposed_times_dense
+from fastgcn.kernels.products import Transpose, mixing_first_pays, sparse_times_dense
 from fastgcn.sampling.draws import Rng
 
 # On a GPU, a block of up to this many entries is a dense matrix: its product is then one small
@@ -40,12 +40,13 @@ class Block:
     adj: Tensor
     # Row offsets, columns and values of a sparse `adj` on the CPU, looked up once; else None.
     csr: tuple[IntArray, IntArray, FloatArray] | None = field(init=False, repr=False, compare=False)
+    _transpose: Transpose = field(init=False, repr=False, compare=False)
 
     @classmethod
     def of_csr(cls, dst: Tensor, src: Tensor, csr: tuple[IntArray, IntArray, FloatArray]) -> Self:
         """A block from the arrays of `adj`, whose tensor is made on first use."""
         block = object.__new__(cls)
-        for name, value in (("dst", dst), ("src", src), ("csr", csr)):
+        for name, value in (("dst", dst), ("src", src), ("csr", csr), ("_transpose", Transpose())):
             object.__setattr__(block, name, value)
         return block
 
@@ -62,6 +63,7 @@ class Block:
         if adj.layout == torch.sparse_csr and adj.device.type == "cpu":
             parts = adj.crow_indices().numpy(), adj.col_indices().numpy(), adj.values().numpy()
         object.__setattr__(self, "csr", parts)
+        object.__setattr__(self, "_transpose", Transpose())
 
     def to(self, device: torch.device | str) -> "Block":
         """The block on a device; on a GPU, a small block is dense."""
@@ -84,10 +86,14 @@ class Block:
         assert self.csr is not None
         return sparse_times_dense(*self.csr, h)
 
+    def unmix(self, gradient: Tensor) -> Tensor:
+        """(k, d): adjᵀ @ gradient, the derivative of `mix`, for a sparse block on the CPU."""
+        return torch.from_numpy(self.unmixed(_rows(gradient)))
+
     def unmixed(self, gradient: FloatArray) -> FloatArray:
         """(k, d): adjᵀ @ gradient, the derivative of `mixed` for a gradient (s, d)."""
         assert self.csr is not None
-        return transposed_times_dense(*self.csr, gradient, len(self.src))
+        return self._transpose.times(*self.csr, gradient, len(self.src))
 
     def own_rows(self, h: Tensor) -> Tensor:
         """(s, d): the rows of `dst` among rows h (k, d) of `src`, which begins with them."""

@@ -74,7 +74,7 @@ def candidates(
     if sampled:
         base |= sampling | {"learning_rate": 0.005, "epochs": 100, "patience": 20}
     else:
-        base |= full | {"learning_rate": 0.01, "epochs": 400, "patience": 50}
+        base |= full | {"learning_rate": 0.02, "epochs": 400, "patience": 50}
     options = _sampled_options() if sampled else _full_options(dense=dense)
     return [
         Candidate(name, TrainConfig(**(base | settings)).complete())
@@ -84,7 +84,7 @@ def candidates(
 
 _STRONG: dict[str, Any] = {"dropout": 0.5, "weight_decay": 5e-4, "weight_decay_on": "all"}
 _WEAK: dict[str, Any] = {"dropout": (0.2, 0.5)}
-_PAIR: dict[str, Any] = {"pair": True, "hidden": 256}
+_PAIR: dict[str, Any] = {"pair": True}  # two networks of half the width
 
 
 def _full_options(*, dense: bool) -> dict[str, dict[str, Any]]:
@@ -103,7 +103,7 @@ def _sampled_options() -> dict[str, dict[str, Any]]:
     """The same for sampled batches, whose noise regularises as well."""
     return {
         "own rows, layer norm": _WEAK | {"norm": "layer"},
-        "with and without own rows": _PAIR | _WEAK,
+        "with and without own rows": _PAIR | _WEAK | {"hidden": 256},
     }
 
 

@@ -1,12 +1,15 @@
 """The race: candidates train side by side, and validation drops the worse half after each round.
 
 The winner trains on from where it stands, so a race costs the epochs of the losers. All candidates
-share the training graph. The same seed gives the same choice; on a GPU, rounding may change it.
+share the training graph, and each trains on a thread of its own as long as there are several. The
+same seed gives the same choice on any number of threads; on a GPU, rounding may change it.
 """
 
 import math
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -27,7 +30,7 @@ from fastgcn.train.training import Training
 
 # Epochs after which a round ends and the worse half of the candidates is dropped: of full passes,
 # and of sampled batches, which take many steps an epoch.
-_FULL_ROUNDS = (60, 120, 240)
+_FULL_ROUNDS = (30, 60, 120)
 _SAMPLED_ROUNDS = (3, 6, 12)
 
 # There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.
@@ -64,7 +67,7 @@ class Choice:
     Attributes:
         why: one sentence; empty if the user gave all settings.
         tried: the candidates of the race, best first; empty if there was none.
-        seconds: that the losers took.
+        seconds: that the race took.
         training: the winner's, which goes on; None if there was no race.
     """
 
@@ -157,33 +160,67 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     tried: dict[int, Tried] = {}
     with progress("Racing candidates", len(found) * rounds[0], "epochs") as advance:
         for epochs in rounds:
-            for number, training in list(running.items()):
-                try:
-                    while training.has_more_epochs and not _ended(training, epochs):
-                        training.epoch()
-                        advance(1)
-                except NotFiniteError as wrong:
-                    note(f"Dropped {found[number].name}, where {wrong}")
-                    del running[number]
-                    continue
+            failed = _train(running, epochs, advance)
+            for number, wrong in failed.items():
+                note(f"Dropped {found[number].name}, where {wrong}")
+                del running[number]
+            for number, training in running.items():
                 tried[number] = judged(found[number].name, training, number, graph)
             ranked = sorted(running, key=lambda number: -tried[number].score)
             for number in ranked[math.ceil(len(ranked) / 2) :]:
                 del running[number]
+            if not running:
+                break
     shared.clear()
     if not running:
         return Choice(found[0].config, f"{found[0].name}; no candidate had finite numbers")
     ((winner, training),) = running.items()
     tried[winner] = replace(tried[winner], kept=True)
-    spent = time.perf_counter() - began - sum(training.seconds.values())
+    spent = time.perf_counter() - began
     lengths = " and ".join(map(str, rounds))
     return Choice(
         training.config,
         f"{found[winner].name}, first of {len(found)} by validation after {lengths} epochs",
         tuple(sorted(tried.values(), key=lambda each: (-each.epochs, -each.score))),
-        round(max(spent, 0.0), 3),
+        round(spent, 3),
         training,
     )
+
+
+def _train(
+    running: Mapping[int, Training], epochs: int, advance: Callable[[int], None]
+) -> dict[int, NotFiniteError]:
+    """Train all candidates up to so many epochs; those whose numbers went wrong, and how."""
+    stopped, failed = threading.Event(), {}
+
+    def train(number: int) -> None:
+        training = running[number]
+        try:
+            while training.has_more_epochs and not _ended(training, epochs):
+                if stopped.is_set():
+                    return
+                training.epoch()
+                advance(1)
+        except NotFiniteError as wrong:
+            failed[number] = wrong
+
+    threads = torch.get_num_threads()
+    on_cpu = all(training.backend.device.type == "cpu" for training in running.values())
+    workers = min(len(running), threads) if on_cpu else 1
+    if workers == 1:
+        for number in running:
+            train(number)
+        return failed
+    with ThreadPoolExecutor(
+        workers, "fastgcn-race", torch.set_num_threads, (threads // workers,)
+    ) as pool:
+        try:
+            for _ in pool.map(train, running):
+                pass
+        finally:
+            stopped.set()
+    torch.set_num_threads(threads)  # what threads made from now on begin with
+    return failed
 
 
 def _ended(training: Training, epochs: int) -> bool:
