@@ -71,7 +71,9 @@ class Sage(nn.Module):
         if back is None:
             around = lower(means @ h)
         else:  # the narrower product first, which the usual layer does not do
-            mixed_rows: Any = Means.apply(means, back, h @ lower.weight.T)
+            mixed_rows: Any = Means.apply(  # type: ignore[no-untyped-call]
+                means, back, h @ lower.weight.T
+            )
             around = mixed_rows + lower.bias
         out: Tensor = around + self.own[1](h)
         return out
@@ -129,7 +131,7 @@ def peer(graph: Graph, *, fast: bool, hidden: int, dropout: float, epochs: int, 
     play: Callable[[], None] = both
     if fast:
         saved = {name: value.clone() for name, value in model.state_dict().items()}
-        aside = torch.cuda.Stream()
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             both()

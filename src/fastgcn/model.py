@@ -86,8 +86,8 @@ class GraphConvolution(nn.Module):
         if isinstance(h, SparseRows) and block is not None:
             if self.own_weight is None:
                 return self._biased(block.mix(h @ self.weight))
-            product, beside = h.times_both(block, self.weight, self.own_weight)
-            return self._biased(block.mix(product) + beside)
+            rows, beside = h.times_both(block, self.weight, self.own_weight)
+            return self._biased(block.mix(rows) + beside)
         if isinstance(h, SparseRows):
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])

@@ -128,7 +128,7 @@ class _Pass:
         self.passed: list[_Layer] = []
         bare, h = len(layers) - len(blocks), x
         if bare and layers[0].own_weight is None:
-            h = without_own_rows(h, len(layers[0].weight))
+            h = cast(InputRows, without_own_rows(h, len(layers[0].weight)))
         for number, layer in enumerate(self.layers):
             h = self._dropped(h, number)
             here = _Layer(layer, number, h, blocks[number - bare] if number >= bare else None)

@@ -123,8 +123,8 @@ def test_standardised_features_are_those_of_the_cpu() -> None:
     assert here.statistics is not None
     for found, want in zip(there.host_features.statistics, here.statistics, strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-6)
-    want = here.rows(torch.arange(here.adjacency.n))
-    torch.testing.assert_close(data.dense_inputs.cpu(), want, rtol=1e-4, atol=1e-4)
+    rows = here.rows(torch.arange(here.adjacency.n))
+    torch.testing.assert_close(data.dense_inputs.cpu(), rows, rtol=1e-4, atol=1e-4)
 
 
 def test_trainings_share_what_they_have_in_common() -> None:

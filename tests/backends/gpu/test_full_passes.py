@@ -52,20 +52,20 @@ def test_full_passes_are_those_of_the_cpu(kind: str, changes: dict[str, Any]) ->
     graph, config = graph_of(kind), FULL.replace(**changes)
     there, here = training(graph, config), ready(graph, config)
     assert place(there).training.sampled is None
-    close = {"rel": 1e-3} if config.inputs_dtype == "float16" else {"rel": 1e-4}
+    close = 1e-3 if config.inputs_dtype == "float16" else 1e-4
     for epoch in range(2):
         record, want = there.epoch(), here.train_epoch(epoch)
-        assert record["train_loss"] == pytest.approx(want.loss, **close)
+        assert record["train_loss"] == pytest.approx(want.loss, rel=close)
         judged = here.evaluate("val")
         assert judged is not None
-        assert record["val_loss"] == pytest.approx(judged.loss, **close)
+        assert record["val_loss"] == pytest.approx(judged.loss, rel=close)
         assert record["val_micro_f1"] == pytest.approx(judged.micro_f1)
     for name, value in place(there).model.state_dict().items():
         want_value = here.model.state_dict()[name]
         torch.testing.assert_close(value.cpu(), want_value, rtol=2e-3, atol=2e-4)
     test = place(there).evaluate("test", last=True)
     assert test is not None
-    assert here.evaluate("test", last=True).loss == pytest.approx(test.loss, **close)  # type: ignore[union-attr]
+    assert here.evaluate("test", last=True).loss == pytest.approx(test.loss, rel=close)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])

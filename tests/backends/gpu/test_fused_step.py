@@ -1,13 +1,11 @@
 """The step of two layers against autograd and torch's Adam, on the same blocks."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 from fastgcn.backends.gpu.sampler import DeviceSampler
-from fastgcn.kernels.gpu.blocks import dense_block
+from fastgcn.kernels.gpu.blocks import BlockBuffers, dense_block
 from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.step import (
     Known,
@@ -34,9 +32,13 @@ def weights(*, own: bool, bias: bool, norm: bool, members: int) -> NetworkWeight
         first.weight[F:, D // 2 :] = 0
         second.weight[D + D // 2 :] = 0
     return NetworkWeights(
-        first, second, known(D) if bias else None,
-        *((known(D), known(D)) if norm else (None, None)),
-        known(C) if bias else None, own=own, members=members,
+        first, second,
+        bias=known(D) if bias else None,
+        gamma=known(D) if norm else None,
+        beta=known(D) if norm else None,
+        out_bias=known(C) if bias else None,
+        own=own,
+        members=members,
     )  # fmt: skip
 
 
@@ -98,7 +100,7 @@ def test_gradients_are_those_of_autograd(
             torch.testing.assert_close(part.gradient, want, rtol=1e-3, atol=1e-5)
 
 
-def block_of(blocks: Any, k: int, room: int, own: bool) -> Tensor:
+def block_of(blocks: BlockBuffers, k: int, room: int, own: bool) -> Tensor:
     """(s, sources): a block by its columns, which name a node twice if it is a row and drawn."""
     if not own:
         sources = blocks.sources[k]

@@ -78,7 +78,11 @@ WEIGHTS = ("weight", "own_weight")
 
 def test_work_that_is_tried_out_changes_nothing() -> None:
     count = torch.zeros(1, dtype=torch.int64)
-    try_out(lambda: count.add_(1) and None, [count])
+
+    def work() -> None:
+        count.add_(1)
+
+    try_out(work, [count])
     assert int(count) == 0
 
 

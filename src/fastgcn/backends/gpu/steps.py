@@ -289,7 +289,7 @@ class FullSteps:
         weight = loss.weight if isinstance(loss, nn.CrossEntropyLoss) else None
         shares = torch.ones(len(self.labels), device=device)
         if weight is not None:
-            shares = cast(Tensor, weight)[self.labels]
+            shares = weight[self.labels]
         self.shares = shares / shares.sum()
         self.steps = torch.tensor([parameters.steps], device=device)
         self.result = torch.zeros(1, device=device)
