@@ -121,23 +121,24 @@ def moments(size: int, decay: float) -> list[Tensor]:
     return found
 
 
-def test_adam_is_torchs() -> None:
+@pytest.mark.parametrize("d", [3, 4])
+def test_adam_is_torchs(d: int) -> None:
     weight, mean, square, gradient, decay = moments(21, 0.01)
     twin = weight.clone().requires_grad_()
     optimizer = torch.optim.Adam([twin], lr=0.1, weight_decay=0.01)
     steps, active = torch.tensor([0], device=DEVICE), torch.ones(2, dtype=torch.int32).to(DEVICE)
-    turned = torch.zeros(3, 6, device=DEVICE)
+    turned = torch.zeros(d, 5, device=DEVICE)
     for number in range(3):
         twin.grad = torch.randn(21).to(DEVICE)
         gradient.copy_(twin.grad)
         if number < 2:
             adam(weight, mean, square, gradient, decay, steps, 0.1, step=number, active=active)
         else:
-            adam(weight, mean, square, gradient, decay, steps + 2, 0.1, turned=turned, begin=2)
+            adam(weight, mean, square, gradient, decay, steps + 2, 0.1, turned=turned)
         optimizer.step()
         torch.testing.assert_close(weight, twin.detach())
         assert not gradient.any()
-    assert torch.equal(turned, weight[2:20].view(6, 3).T)
+    assert torch.equal(turned, weight[: 5 * d].view(5, d).T)
 
 
 def test_a_batch_without_rows_moves_nothing() -> None:

@@ -370,7 +370,7 @@ class FusedSteps:
         shape = batches.count, weights.members, self.step.tiles
         self.losses = torch.zeros(shape, device=device)
         self.labels = batches.labels.int()
-        self.begin = parameters.place_of(first.weight)
+        assert parameters.place_of(first.weight) == 0
         changed = [*parameters.memory, self.step.turned, batches.at, batches.steps, batches.losses]
         self.recording = Recording(self._work, device, changed, tf32=tf32)
 
@@ -386,7 +386,7 @@ class FusedSteps:
             self.step(k, blocks, self.labels, batches.row_weights, batches.steps, self.losses)
             adam(
                 *moved.memory, moved.gradient, moved.decay, batches.steps, moved.rate,
-                step=k, active=batches.active, turned=self.step.turned, begin=self.begin,
+                step=k, active=batches.active, turned=self.step.turned,
             )  # fmt: skip
         batches.finish(self.losses.sum((1, 2)))
         batches.steps += batches.active.sum()

@@ -20,12 +20,12 @@ from fastgcn.kernels.gpu.dropout import kept
 @triton.jit(do_not_specialize=["step"])
 def _adam(
     step, weight, mean, square, gradient, decay, active, steps, count, rate,
-    turned, begin, wide, d,
-    SOME: tl.constexpr, TURN: tl.constexpr, BLOCK: tl.constexpr,
+    turned, wide,
+    SOME: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Adam (Kingma & Ba), L2 added to the gradient as torch does; the gradient is zero then.
 
-    With `TURN`, `turned` (d, wide) is the transpose of the weights from `begin` on.
+    Unless `D` is 0, `turned` (D, wide) is the transpose of the first weights.
     """
     if SOME:  # noqa: SIM102 (a constant of the compiler)
         if tl.load(active + step) == 0:
@@ -46,10 +46,11 @@ def _adam(
     root = tl.sqrt(s) / tl.sqrt(second).to(tl.float32)
     new = w - size * m / (root + 1e-8)
     tl.store(weight + place, new, mask=there)
-    if TURN:
-        inside = place - begin
-        row, column = inside // d, inside % d
-        tl.store(turned + column * wide + row, new, mask=there & (inside >= 0) & (row < wide))
+    if D > 0:  # a divisor of BLOCK: a program has whole rows, and writes whole pieces of columns
+        column = tl.arange(0, D)
+        row = tl.program_id(0) * (BLOCK // D) + tl.arange(0, BLOCK // D)
+        rows = tl.trans(tl.reshape(new, (BLOCK // D, D)))
+        tl.store(turned + column[:, None] * wide + row[None, :], rows, mask=(row < wide)[None, :])
     tl.store(mean + place, m, mask=there)
     tl.store(square + place, s, mask=there)
     tl.store(gradient + place, w * 0, mask=there)
@@ -67,20 +68,23 @@ def adam(
     step: int = 0,
     active: Tensor | None = None,
     turned: Tensor | None = None,
-    begin: int = 0,
 ) -> None:
     """Adam's step of weights (m,) with their moments and L2, after `steps` (1,) + `step` others.
 
     The gradient (m,) is zero afterwards. Nothing is done if `active` (K,) is 0 at `step`.
-    `turned` (d, k) becomes the transpose of the matrix (k, d) that begins at `begin`.
+    `turned` (d, k) becomes the transpose of the first weights, if d is a power of two; any other
+    must be turned afterwards.
     """
     some = steps if active is None else active
-    d, wide = (1, 1) if turned is None else turned.shape
-    _adam[(triton.cdiv(len(weight), 512),)](
+    d, wide = (0, 0) if turned is None else turned.shape
+    block = 512 if d == 0 else max(2048, d)
+    _adam[(triton.cdiv(len(weight), block),)](
         step, weight, mean, square, gradient, decay, some, steps, len(weight), rate,
-        weight if turned is None else turned, begin, wide, d,
-        SOME=active is not None, TURN=turned is not None, BLOCK=512,
+        weight if turned is None else turned, wide,
+        SOME=active is not None, D=d if d & (d - 1) == 0 else 0, BLOCK=block,
     )  # fmt: skip
+    if turned is not None and d & (d - 1):
+        turned.copy_(weight[: d * wide].view(wide, d).T)
 
 
 @triton.jit(do_not_specialize=["step"])
