@@ -129,15 +129,17 @@ def _options_on_gpu(
     graph: Graph, options: dict[str, dict[str, Any]], *, sampled: bool
 ) -> dict[str, dict[str, Any]]:
     """The same on a GPU: candidates with the mean of neighbours, alone where a graph is large."""
-    weak = {"dropout": 0.2, "weight_decay_on": "all", "hidden": 256}
-    plain = _MEANS | weak | {"weight_decay": 5e-4}
+    weak = _MEANS | {"dropout": 0.2, "weight_decay_on": "all", "hidden": 256}
     if sampled:
-        normed = _MEANS | weak | {"norm": "layer", "weight_decay": 5e-5}
-        return {"means, layer norm": normed, "means, L2": plain}
+        weak |= {"learning_rate": 0.002}
+        normed = weak | {"norm": "layer", "dropout": 0.1, "weight_decay": 5e-5}
+        strong = weak | {"weight_decay": 5e-4}
+        return {"mean of neighbours, layer norm": normed, "mean of neighbours, L2": strong}
+    weak |= {"learning_rate": 0.01, "weight_decay": 5e-5}
     normed = _MEANS | _WEAK | {"norm": "layer", "learning_rate": 0.01}
     if len(graph.split.train) < _MANY_TRAINING_NODES:
-        return options | {"means, layer norm": normed}
-    return {"means, layer norm": normed, "means, L2": plain | {"learning_rate": 0.01}}
+        return options | {"mean of neighbours, layer norm": normed}
+    return {"mean of neighbours, layer norm": normed, "mean of neighbours, weak L2": weak}
 
 
 def keeps_edges(graph: Graph) -> bool:
