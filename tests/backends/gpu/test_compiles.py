@@ -16,8 +16,8 @@ MOST = 227 << 10
 
 KERNELS = {
     "_draw_vertices", "_draw_entries", "_fold", "_clear", "_scan", "_number", "_mix_rows",
-    "_unmix_rows", "_multiply", "_gather", "_adam", "_drop", "_gather_rows", "_activate",
-    "_activate_back", "_add_sums", "_mix", "_unmix", "_loss_rows",
+    "_unmix_rows", "_multiply", "_gather", "_adam", "_drop", "gather_rows", "activate",
+    "activate_back", "add_sums", "mix", "unmix", "loss_rows",
 }  # fmt: skip
 
 

@@ -9,13 +9,8 @@ import torch
 
 from fastgcn.backends.gpu import steps as all_steps
 from fastgcn.backends.gpu.backend import GpuBackend
-from fastgcn.backends.gpu.steps import (
-    AutogradSteps,
-    DeviceParameters,
-    FusedSteps,
-    can_fuse,
-    try_out,
-)
+from fastgcn.backends.gpu.recording import DeviceParameters, try_out
+from fastgcn.backends.gpu.steps import AutogradSteps, FusedSteps, can_fuse
 from fastgcn.kernels.gpu.step import OutOfResources
 from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.communities import communities

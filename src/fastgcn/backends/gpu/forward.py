@@ -18,7 +18,7 @@ from fastgcn.backends.gpu.data import (
     upload_rows,
 )
 from fastgcn.backends.gpu.matrix import DeviceSparse, WholeBlock
-from fastgcn.backends.gpu.steps import Recording
+from fastgcn.backends.gpu.recording import Recording
 from fastgcn.config import TrainConfig
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
