@@ -1,6 +1,7 @@
 """The device and the CPU threads that a run uses."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -57,23 +58,40 @@ def thread_count(threads: int) -> Iterator[None]:
 
 
 @contextmanager
-def one_thread(wanted: bool, *, blas_alone: bool = False) -> Iterator[None]:
-    """If `wanted`, run torch and BLAS on one thread: a small product is slower on two.
+def one_thread(wanted: bool, *, pool: bool = False) -> Iterator[None]:
+    """If `wanted`, run torch, BLAS and `over_ranges` on one thread: a small product is slower on
+    two.
 
-    With `blas_alone`, BLAS runs on one thread in any case, as `kernels.dense` wants it. BLAS
-    keeps one thread until a later call changes it: whenever its threads are started, they keep a
-    core busy for tens of milliseconds while they wait for more work.
+    With `pool`, torch and BLAS run on one thread in any case, and `over_ranges` on all unless one
+    is `wanted`. Their own threads keep a core busy for milliseconds after each call, in case there
+    is more to do, and ours could use it. BLAS keeps one thread until a later call changes it.
     """
-    before = torch.get_num_threads()
-    count = 1 if wanted else before
-    blas = 1 if blas_alone else count
-    if blas != _blas_threads():
-        _pools().limit(limits=blas, user_api="blas")
-    torch.set_num_threads(count)
+    torchs, ours, told = torch.get_num_threads(), pool_threads(), getattr(_pooled, "threads", 0)
+    count = 1 if wanted else torchs
+    alone = 1 if pool else count
+    if alone != _blas_threads():
+        _pools().limit(limits=alone, user_api="blas")
+    torch.set_num_threads(alone)
+    _pooled.threads = 1 if wanted else ours
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(torchs)
+        _pooled.threads = told
+
+
+_pooled = threading.local()
+
+
+def pool_threads() -> int:
+    """How many threads `over_ranges` uses, if it is called from this thread."""
+    return getattr(_pooled, "threads", 0) or torch.get_num_threads()
+
+
+def begin_thread(threads: int) -> None:
+    """Called first in a thread that trains: torch has one thread there, `over_ranges` some."""
+    torch.set_num_threads(1)
+    _pooled.threads = threads
 
 
 def _blas_threads() -> int:
@@ -101,13 +119,13 @@ def _pools() -> ThreadpoolController:
 
 
 def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[int]") -> None:
-    """Call work(bounds[i], bounds[i+1]) for every i, on as many threads as torch uses.
+    """Call work(bounds[i], bounds[i+1]) for every i, on `pool_threads()` threads.
 
     Numba's own threads are not used: its default pool must not be entered from two threads
     at once, and sampling runs beside the training step.
     """
     ranges = [(int(a), int(b)) for a, b in pairwise(bounds) if a < b]
-    threads = torch.get_num_threads()
+    threads = pool_threads()
     if threads == 1 or len(ranges) == 1:
         for start, stop in ranges:
             work(start, stop)

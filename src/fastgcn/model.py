@@ -147,9 +147,12 @@ class Dropout(nn.Module):
     def mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
         """0 for a share `rate` of the entries, 1/(1 - rate) for the others; on the CPU."""
         mask = torch.empty(shape)
-        seed = int(torch.randint(2**62, (), generator=self.rng))
-        dropout_mask(seed, rate, mask.view(-1).numpy())
+        dropout_mask(self.seed(), rate, mask.view(-1).numpy())
         return mask
+
+    def seed(self) -> int:
+        """A new seed of a mask."""
+        return int(torch.randint(2**62, (), generator=self.rng))
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -1,6 +1,7 @@
 """Steps without autograd against steps by autograd."""
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -78,3 +79,12 @@ def test_the_default_network_takes_this_step() -> None:
     backend = ready(communities(), quick(**OWN, norm="layer", hidden=8, method="gcn"))
     assert isinstance(backend, CpuBackend)
     assert isinstance(backend.step, DirectStep)
+
+
+@pytest.mark.parametrize("norm", ["none", "layer"])
+def test_numbers_that_are_not_finite_are_not_hidden(norm: str) -> None:
+    """A ReLU that makes NaN zero would hide a training that diverges."""
+    backend = ready(communities(), quick(**OWN, norm=norm, hidden=8, method="gcn"))
+    with torch.no_grad():
+        backend.model.convolutions[0].weight[0, 0] = torch.nan
+    assert math.isnan(backend.train_epoch(0).loss)

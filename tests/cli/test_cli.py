@@ -460,7 +460,7 @@ def test_help_claims_no_default_where_there_is_none(name: str, capfd: Capture) -
         (["train", "digits", "--method", "fastgnc"], "did you mean 'fastgcn'?"),
         (["train", "digits", "--preset", "papre"], "did you mean 'paper'?"),
         (["train", "digits", "--config", "no.toml"], "there is no config file no.toml"),
-        (["train", "digits", "--samples", "5000"], "at most the 1,078 nodes of the training graph"),
+        (["train", "digits", "--samples", "5000"], "at most the 1,797 nodes of the training graph"),
         (["train", "digits", "--distribution", "importanc"], "did you mean 'importance'?"),
         (["train", "digits", "--epochs", "0"], "epochs must be at least 1, got 0"),
         (["train", "digits", "--device", "tpu"], "device must be auto, cpu or cuda"),

@@ -62,9 +62,11 @@ def test_sizes_decide(graph: Graph, method: str, inductive: bool) -> None:
     assert all(each.config.skip and each.config.input_skip for each in found)
 
 
-def test_the_cpu_has_none_of_these() -> None:
-    found = candidates(communities(), device="cpu")
-    assert all(each.config.normalization == "symmetric" for each in found)
+def test_a_large_graph_has_other_candidates_on_the_cpu() -> None:
+    names = [each.name for each in candidates(REDDIT, device="cpu")]
+    assert names != ["mean of neighbours", "mean of neighbours, L2"]
+    small = [each.name for each in candidates(communities(), device="cpu")]
+    assert "with and without own rows" in small
 
 
 @pytest.mark.usefixtures("_on_gpu")

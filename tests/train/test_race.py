@@ -170,18 +170,22 @@ def test_the_command_prints_the_table(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 def test_candidates_share_what_is_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Â and X of the same scaling are made once, whatever the network."""
-    made: list[str] = []
+    """Equal Â and X are made once, whatever the network."""
+
+    def kind(config: TrainConfig) -> tuple[str, str]:
+        return config.normalization, config.feature_scaling
+
+    made: list[tuple[str, str]] = []
 
     def counted(graph: Graph, config: TrainConfig, folder: Path | None) -> Any:
-        made.append(config.feature_scaling)
+        made.append(kind(config))
         return prepare(graph, config, folder)
 
     monkeypatch.setattr("fastgcn.backends.cpu.prepare", counted)
     choose(GRAPH, None, HERE)
-    scalings = [each.config.feature_scaling for each in entrants(GRAPH, None, HERE)]
-    assert sorted(made) == sorted(set(scalings))
-    assert len(scalings) > len(made)
+    kinds = [kind(each.config) for each in entrants(GRAPH, None, HERE)]
+    assert sorted(made) == sorted(set(kinds))
+    assert len(kinds) > len(made)
 
 
 @pytest.mark.parametrize(

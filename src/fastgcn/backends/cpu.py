@@ -22,7 +22,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import choose_device, one_thread
+from fastgcn.machine import choose_device, one_thread, pool_threads
 from fastgcn.model import GCN, start_from
 from fastgcn.sampling import make_sampler
 from fastgcn.sampling.block import (
@@ -40,6 +40,10 @@ MakeSampler = Callable[[Adjacency], Sampler]
 # Below this many multiplications, a step's first product runs on one thread. The other core
 # samples; on busy cores, two threads that wait for each other take ten times as long.
 _SMALL_PRODUCT = 1 << 25
+
+# The same for steps that share their work with the threads of `over_ranges`, which do not wait for
+# each other.
+_SMALL_PART = 1 << 22
 
 
 class CpuBackend(LearnerBackend):
@@ -187,14 +191,15 @@ class CpuBackend(LearnerBackend):
         seconds["sampling"] += time.perf_counter() - start
         if group is None:
             return losses, sizes
-        small = group.x.numel() // len(group) * self.model.sizes[1] < _SMALL_PRODUCT
+        compiled = isinstance(self.step, CompiledStep)
+        work = group.x.numel() // len(group) * self.model.sizes[1]
+        small = work < (_SMALL_PRODUCT if compiled else _SMALL_PART)
         self._small_steps = small
         # A thread that waits for a disk does not compute, so one core is enough for both.
         on_disk = self.data.inputs.on_disk
-        if on_disk or (torch.get_num_threads() > 1 and not self.minibatches.quick):
+        if on_disk or (pool_threads() > 1 and not self.minibatches.quick):
             groups = ahead(groups)
-        alone = not isinstance(self.step, CompiledStep)
-        with closing(groups), one_thread(small, blas_alone=alone):
+        with closing(groups), one_thread(small, pool=not compiled):
             while group is not None:
                 start = time.perf_counter()
                 losses += group.steps(self.step)

@@ -5,20 +5,29 @@ be, hidden rows are changed in place, and a dropout mask is not kept: a row that
 and dropout has no gradient, whichever of them made it so. `AutogradStep` is the reference.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fastgcn.arrays import FloatArray
-from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step
+from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step, array_of
 from fastgcn.features.sparse import InputRows, SparseMatrix
-from fastgcn.kernels.counter_random import kept_value
+from fastgcn.kernels.activation import ROWS, activate, activate_back
+from fastgcn.kernels.counter_random import mask_values
 from fastgcn.kernels.dense import transposed_times
+from fastgcn.machine import over_ranges
 from fastgcn.model import GCN, BatchNorm, GraphConvolution, product, without_own_rows
 from fastgcn.sampling.block import Block, BlockGroup
+
+# Below this many numbers, waking a second thread costs more time than it saves.
+_WORTH_SHARING = 1 << 18
+
+_NOTHING = np.empty((1, 0), np.float32)
 
 
 def make_step(model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
@@ -38,15 +47,15 @@ class DirectStep:
     def __init__(self, model: GCN, loss: nn.Module, optimizer: Adam) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.by_autograd = AutogradStep(model, loss, optimizer)
+        self.gradients = _Gradients(model)
 
     @torch.no_grad()
     def __call__(self, blocks: Sequence[Block], x: InputRows, labels: Tensor) -> float:
         if any(block.csr is None or block.mix_first_only for block in blocks):
             with torch.enable_grad():
                 return self.by_autograd(blocks, x, labels)
-        members = self.model.members()
-        gradients = _Gradients(self.model) if len(members) > 1 else _Gradients()
-        total = 0.0
+        members, total = self.model.members(), 0.0
+        self.gradients.clear()
         for layers in members:
             passed = _Pass(self.model, layers, blocks, x)
             logits = len(members) * passed.out
@@ -54,9 +63,9 @@ class DirectStep:
                 logits += layers[-1].bias
             value, gradient = self._loss(logits, labels)
             total += value / len(members)
-            passed.back(gradient, len(members), gradients)
-        for parameter, found in gradients.of(self.model):
-            self.optimizer.update(parameter, found)
+            passed.back(gradient, len(members), self.gradients)
+        for parameter in self.model.parameters():
+            self.optimizer.update(parameter, self.gradients.of(parameter))
         return total
 
     def many(self, group: BlockGroup, x: InputRows, labels: Tensor) -> list[float]:
@@ -74,25 +83,35 @@ class DirectStep:
 class _Gradients:
     """The gradients of a step by parameter; those of a pair's networks are parts of them."""
 
-    def __init__(self, model: GCN | None = None) -> None:
+    def __init__(self, model: GCN) -> None:
         # A pair's weights have entries that no network reaches; they keep their zeros.
-        self._whole = {} if model is None else {p: torch.zeros_like(p) for p in model.parameters()}
-        self._found: dict[Any, Tensor] = {}
+        self._parts = {p: torch.zeros_like(p) for p in model.parameters()} if model.pair else {}
+        self._found: dict[Tensor, Tensor] = {}
+        self._written: set[tuple[int, int]] = set()
+
+    def clear(self) -> None:
+        self._found.clear()
+        self._written.clear()
 
     def add(self, parameter: Tensor, gradient: Tensor) -> None:
         """Add a gradient of a parameter, or of a view of one."""
-        base = parameter._base
-        if not self._whole:
+        if not self._parts:
             self._found[parameter] = gradient
             return
-        whole = self._whole[cast(nn.Parameter, parameter if base is None else base)]
-        whole.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset()).add_(
-            gradient
+        base = parameter if parameter._base is None else parameter._base
+        part = self._parts[cast(nn.Parameter, base)].as_strided(
+            parameter.shape, parameter.stride(), parameter.storage_offset()
         )
+        place = id(base), int(parameter.storage_offset())
+        if place in self._written:  # the bias of the output, which both networks have
+            part += gradient
+        else:
+            part.copy_(gradient)
+            self._written.add(place)
 
-    def of(self, model: GCN) -> list[tuple[nn.Parameter, FloatArray]]:
-        found = self._whole or self._found
-        return [(p, found[p].contiguous().numpy()) for p in model.parameters() if p in found]
+    def of(self, parameter: nn.Parameter) -> FloatArray:
+        found = self._parts.get(parameter)
+        return (self._found[parameter].contiguous() if found is None else found).numpy()
 
 
 @dataclass(slots=True)
@@ -100,21 +119,27 @@ class _Layer:
     """What the way back needs of a layer.
 
     Attributes:
+        layer: its weights, contiguous; `original` has those that are trained.
         h: the rows that the layer read, after dropout.
         mixed: ÂH, if that came before W.
-        norm: input, mean and 1/sd of a layer norm.
+        z: its output with the bias, if a norm follows.
+        scales: (n, 2) each row's mean and 1/sd in the norm.
     """
 
     layer: GraphConvolution
+    original: GraphConvolution
     number: int
     h: InputRows
     block: Block | None
     mixed: Tensor | None = None
-    norm: tuple[Tensor, Tensor, Tensor] | None = None
+    z: FloatArray = field(default_factory=lambda: _NOTHING)
+    scales: FloatArray = field(default_factory=lambda: _NOTHING)
 
 
 class _Pass:
     """One network's way from its input rows to `out` (s, C), the logits without bias; and back."""
+
+    out: Tensor
 
     def __init__(
         self,
@@ -123,76 +148,88 @@ class _Pass:
         blocks: Sequence[Block],
         x: InputRows,
     ) -> None:
-        self.model, self.layers = model, [_contiguous(layer) for layer in layers]
-        self.originals = layers
-        self.passed: list[_Layer] = []
+        self.model, self.passed = model, list[_Layer]()
         bare, h = len(layers) - len(blocks), x
         if bare and layers[0].own_weight is None:
             h = cast(InputRows, without_own_rows(h, len(layers[0].weight)))
-        for number, layer in enumerate(self.layers):
-            h = self._dropped(h, number)
-            here = _Layer(layer, number, h, blocks[number - bare] if number >= bare else None)
+        h = cast(InputRows, model.dropout(h, 0))
+        for number, original in enumerate(layers):
+            block = blocks[number - bare] if number >= bare else None
+            here = _Layer(_contiguous(original), original, number, h, block)
             self.passed.append(here)
             out = _convolve(here)
             if number == len(layers) - 1:
                 self.out = out
-                return
-            if layer.bias is not None:
-                out += layer.bias
-            h = self._normed(here, out).relu_()
+            else:
+                h = self._activated(here, out)
 
-    def _dropped(self, h: InputRows, number: int) -> InputRows:
-        rates = self.model.dropout.rates
-        if number == 0 or rates[number] == 0 or not self.model.training:
-            return cast(InputRows, self.model.dropout(h, number))
-        assert isinstance(h, Tensor)
-        return h.mul_(self.model.dropout.mask(h.shape, rates[number]))
+    def _activated(self, here: _Layer, out: Tensor) -> Tensor:
+        """The rows that the next layer reads: bias, norm, ReLU and dropout in one go."""
+        gain, shift, epsilon = self._norm(here.number)
+        z, bias = out.numpy(), array_of(here.layer.bias)
+        h = np.empty_like(z) if gain.size else z
+        here.z, here.scales = z, np.empty((len(z) if gain.size else 0, 2), np.float32)
+        dropped, value = mask_values(self._rate(here.number + 1))
+        seed = np.uint64(self.model.dropout.seed() if dropped else 0)
+        _by_rows(
+            lambda a, b: activate(
+                a, b, z, bias, gain, shift, epsilon, seed, dropped, value, here.scales, h
+            ),
+            z,
+        )
+        return torch.from_numpy(h)
 
-    def _normed(self, here: _Layer, out: Tensor) -> Tensor:
-        norm = self.model.norms[here.number]
+    def _rate(self, number: int) -> float:
+        return self.model.dropout.rates[number] if self.model.training else 0.0
+
+    def _norm(self, number: int) -> tuple[FloatArray, FloatArray, float]:
+        """Gain, shift and ε of a layer norm; empty arrays if there is none."""
+        norm = self.model.norms[number]
         if not isinstance(norm, nn.LayerNorm):
-            return out
-        shape = list(norm.normalized_shape)
-        normed, mean, scale = torch.native_layer_norm(out, shape, norm.weight, norm.bias, norm.eps)
-        here.norm = out, mean, scale
-        return normed
+            return _NOTHING[0], _NOTHING[0], 0.0
+        return array_of(norm.weight), array_of(norm.bias), norm.eps
 
     def back(self, gradient: Tensor, members: int, gradients: _Gradients) -> None:
         """Add the gradients of all weights; `gradient` (s, C) is that of one network's loss."""
+        last = self.passed[-1].original
+        if last.bias is not None:
+            gradients.add(last.bias, gradient.sum(0) / members)
         for here in reversed(self.passed):
-            original = self.originals[here.number]
-            last = here.number == len(self.layers) - 1
-            if original.bias is not None:
-                share = 1 / members if last else 1.0
-                gradients.add(original.bias, gradient.sum(0) * share)
-            below = _unconvolve(here, original, gradient, gradients)
+            below = _unconvolve(here, gradient, gradients)
             if below is not None:
-                gradient = self._unnormed(here.number - 1, below, gradients)
+                gradient = self._unactivated(here.number - 1, below, gradients)
 
-    def _unnormed(self, number: int, gradient: Tensor, gradients: _Gradients) -> Tensor:
-        """The gradient by a layer's output, from that by its rows after norm, ReLU and dropout."""
-        rows, rate = self.passed[number + 1].h, self.model.dropout.rates[number + 1]
-        gradient = torch.ops.aten.threshold_backward(gradient, rows, 0)
-        if rate > 0 and self.model.training:
-            gradient *= float(kept_value(rate))
-        here, norm = self.passed[number], self.model.norms[number]
-        if here.norm is None:
-            return gradient
-        assert isinstance(norm, nn.LayerNorm)
-        out, mean, scale = here.norm
-        gradient, weight, bias = torch.ops.aten.native_layer_norm_backward(
-            gradient,
-            out,
-            list(norm.normalized_shape),
-            mean,
-            scale,
-            norm.weight,
-            norm.bias,
-            [True, True, True],
+    def _unactivated(self, number: int, gradient: Tensor, gradients: _Gradients) -> Tensor:
+        """The gradient by a layer's output, from that by the rows that the next layer read."""
+        here, rows = self.passed[number], cast(Tensor, self.passed[number + 1].h).numpy()
+        gain, _, _ = self._norm(number)
+        _, value = mask_values(self._rate(number + 1))
+        slope = gradient.contiguous().numpy()
+        sums = np.empty((-(-len(slope) // ROWS), 3, slope.shape[1]), np.float32)
+        _by_rows(
+            lambda a, b: activate_back(
+                a, b, slope, rows, here.z, gain, value, here.scales, sums[a // ROWS]
+            ),
+            slope,
         )
-        gradients.add(norm.weight, weight)
-        gradients.add(norm.bias, bias)
-        return gradient
+        total = torch.from_numpy(sums.sum(axis=0))
+        if here.original.bias is not None:
+            gradients.add(here.original.bias, total[0])
+        norm = self.model.norms[number]
+        if gain.size:
+            gradients.add(cast(Tensor, norm.weight), total[1])
+            gradients.add(cast(Tensor, norm.bias), total[2])
+        return torch.from_numpy(slope)
+
+
+def _by_rows(work: Callable[[int, int], None], rows: FloatArray) -> None:
+    """Call `work` with ranges of rows of fixed lengths, on several threads if that pays."""
+    cuts = [*range(0, len(rows), ROWS), len(rows)]
+    if rows.size < _WORTH_SHARING:
+        for start, stop in pairwise(cuts):
+            work(start, stop)
+    else:
+        over_ranges(work, cuts)
 
 
 def _contiguous(layer: GraphConvolution) -> GraphConvolution:
@@ -220,11 +257,9 @@ def _convolve(here: _Layer) -> Tensor:
     return out if own is None else out.add_(product(block.own_rows(h), own))
 
 
-def _unconvolve(
-    here: _Layer, original: GraphConvolution, gradient: Tensor, gradients: _Gradients
-) -> Tensor | None:
+def _unconvolve(here: _Layer, gradient: Tensor, gradients: _Gradients) -> Tensor | None:
     """Add the gradients of W and R; the gradient by the layer's rows, unless they are the input."""
-    layer, h, block = here.layer, here.h, here.block
+    layer, original, h, block = here.layer, here.original, here.h, here.block
     own = original.own_weight
     if block is None:
         both = _turned_times(h, gradient)

@@ -38,8 +38,8 @@ from fastgcn.sampling.neighborhood import FullSampler
 from fastgcn.scratch import Room
 
 # Below this many multiplications of the first product, a network is evaluated on one thread:
-# starting a second one takes as long, and its core could draw the next batches instead.
-_SMALL_PRODUCT = 1 << 28
+# starting a second one takes as long.
+_SMALL_PRODUCT = 1 << 24
 
 # An `Evaluator` keeps rows of ÂX in memory up to this many bytes.
 _KEPT_BYTES = 1 << 27
@@ -182,7 +182,7 @@ class Evaluator:
 def _probabilities(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
     small = inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
     model.eval()
-    with torch.no_grad(), one_thread(small, blas_alone=True):
+    with torch.no_grad(), one_thread(small, pool=True):
         found = model.probabilities(model(blocks, inputs))
     model.train()
     return found

@@ -25,7 +25,7 @@ from fastgcn.kernels.step import (
     train_steps,
     work_size,
 )
-from fastgcn.machine import over_ranges
+from fastgcn.machine import over_ranges, pool_threads
 from fastgcn.model import GCN
 from fastgcn.sampling.block import Block, BlockGroup
 
@@ -81,7 +81,7 @@ class Adam:
                 moments.step, self.learning_rate, moments.decay,
             )  # fmt: skip
 
-        pieces = torch.get_num_threads() if len(weight) >= _WORTH_SHARING else 1
+        pieces = pool_threads() if len(weight) >= _WORTH_SHARING else 1
         over_ranges(update, np.linspace(0, len(weight), pieces + 1).astype(np.int64))
 
     @torch.no_grad()

@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.machine import over_ranges
+from fastgcn.machine import over_ranges, pool_threads
 
 STEP = np.uint64(0x9E3779B97F4A7C15)
 
@@ -23,26 +22,35 @@ def mix(x: Any) -> Any:
 # Rates are rounded to multiples of 2^-16, so that one 64-bit draw decides four entries.
 _GRAINS = 1 << 16
 
+# Entries of a mask that a thread makes at a time.
+_TOGETHER = 1 << 18
+
 
 def dropout_mask(seed: int, rate: float, out: FloatArray) -> None:
     """Fill `out`, flat, with 0 for a share `rate` of its entries, 1/(1 - rate) for the others."""
-    _fill(np.uint64(seed), _dropped(rate), kept_value(rate), out)
+    bits, (dropped, value) = np.uint64(seed), mask_values(rate)
+    over_ranges(
+        lambda a, b: fill_mask(bits, a // 4, dropped, value, out[a:b]),
+        [*range(0, len(out), _TOGETHER), len(out)],
+    )
 
 
-def kept_value(rate: float) -> np.float32:
-    """What a dropout mask multiplies entries by that are kept, 1/(1 - rate)."""
-    return np.float32(_GRAINS / (_GRAINS - _dropped(rate)))
-
-
-def _dropped(rate: float) -> int:
-    return min(max(round(rate * _GRAINS), 1), _GRAINS - 1)
+def mask_values(rate: float) -> tuple[int, np.float32]:
+    """How many of 2^16 values mean that an entry is dropped, and the others' value 1/(1 - rate)."""
+    if rate == 0:
+        return 0, np.float32(1)
+    dropped = min(max(round(rate * _GRAINS), 1), _GRAINS - 1)
+    return dropped, np.float32(_GRAINS / (_GRAINS - dropped))
 
 
 @njit(cache=True, nogil=True)
-def _fill(seed: np.uint64, dropped: int, value: np.float32, out: FloatArray) -> None:
+def fill_mask(
+    seed: np.uint64, first: int, dropped: int, value: np.float32, out: FloatArray
+) -> None:
+    """The part of a dropout mask that begins with its entry 4·first."""
     whole = len(out) // 4
     for block in range(whole):
-        bits = mix(seed + STEP * np.uint64(block + 1))
+        bits = mix(seed + STEP * np.uint64(first + block + 1))
         at = 4 * block
         # Written out: the compiler does not unroll a loop over the four parts.
         a, b = np.int64(bits) & 0xFFFF, np.int64(bits >> np.uint64(16)) & 0xFFFF
@@ -51,7 +59,7 @@ def _fill(seed: np.uint64, dropped: int, value: np.float32, out: FloatArray) -> 
         out[at + 1] = value if b >= dropped else np.float32(0)
         out[at + 2] = value if c >= dropped else np.float32(0)
         out[at + 3] = value if d >= dropped else np.float32(0)
-    bits = mix(seed + STEP * np.uint64(whole + 1))
+    bits = mix(seed + STEP * np.uint64(first + whole + 1))
     for part in range(len(out) - 4 * whole):
         grain = np.int64(bits >> np.uint64(16 * part)) & 0xFFFF
         out[4 * whole + part] = value if grain >= dropped else np.float32(0)
@@ -71,7 +79,7 @@ def sample_neighbors(
     distinct neighbours (Floyd's algorithm). Row i has its own random stream, a counter under
     (seed, i), so the result does not depend on the number of threads.
     """
-    pieces = torch.get_num_threads() if len(rows) * k >= _WORTH_SHARING else 1
+    pieces = pool_threads() if len(rows) * k >= _WORTH_SHARING else 1
     over_ranges(
         lambda a, b: _sample_rows(a, b, indptr, indices, rows, k, seed, out),
         np.linspace(0, len(rows), pieces + 1).astype(np.int64),

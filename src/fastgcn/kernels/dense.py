@@ -1,4 +1,4 @@
-"""Dense products on the CPU by numpy's BLAS, on as many threads as torch uses.
+"""Dense products on the CPU by numpy's BLAS, on the threads of `over_ranges`.
 
 For tall matrices with few columns, numpy's BLAS takes a fifth to a half of torch's time. Its own
 threads are not used: they keep their cores busy for milliseconds after each call. So BLAS should

@@ -1,4 +1,4 @@
-"""Sparse times dense on the CPU, also transposed, on as many threads as torch uses."""
+"""Sparse times dense on the CPU, also transposed, on the threads of `over_ranges`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels.blas import LANES, add_scaled
-from fastgcn.machine import over_ranges
+from fastgcn.machine import over_ranges, pool_threads
 
 # Below this many multiplications, waking a second thread costs more time than it saves.
 _WORTH_SHARING = 1 << 21
@@ -259,7 +259,7 @@ def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplicati
         work(0, rows)
         return
     # More pieces than threads, so that a thread with light rows takes another.
-    threads = torch.get_num_threads()
+    threads = pool_threads()
     pieces = min(8 * threads, max(threads, multiplications >> 20))
     shares = np.linspace(indptr[0], indptr[-1] + rows, pieces + 1)
     over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
@@ -312,7 +312,7 @@ class Transpose:
         bit.
         """
         width, columns = dense.shape[1], _narrow(columns)
-        shared = len(values) * width >= _WORTH_SHARING and torch.get_num_threads() > 1
+        shared = len(values) * width >= _WORTH_SHARING and pool_threads() > 1
         if self._found is None and (shared or self._used):
             self._found = turn(indptr, columns, k)
         self._used = True

@@ -7,12 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit, types
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import AnyArray, FloatArray, IntArray, forget
-from fastgcn.machine import over_ranges
+from fastgcn.machine import over_ranges, pool_threads
 
 # Below this many entries, waking a second thread costs more time than it saves.
 _WORTH_SHARING = 1 << 18
@@ -114,7 +113,7 @@ def _shares(indptr: IntArray) -> IntArray:
     rows = len(indptr) - 1
     if indptr[-1] < _WORTH_SHARING:
         return np.array([0, rows])
-    shares = np.linspace(0, indptr[-1], torch.get_num_threads() + 1)[1:-1]
+    shares = np.linspace(0, indptr[-1], pool_threads() + 1)[1:-1]
     return np.array([0, *np.searchsorted(indptr, shares), rows])
 
 

@@ -21,7 +21,13 @@ from fastgcn.config import TrainConfig
 from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.features.plan import check_device_memory, check_memory
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import choose_device, memory_of_device, thread_count
+from fastgcn.machine import (
+    begin_thread,
+    choose_device,
+    memory_of_device,
+    pool_threads,
+    thread_count,
+)
 from fastgcn.progress import note, progress
 from fastgcn.train.automatic import Candidate, epoch_work
 from fastgcn.train.divergence import NotFiniteError
@@ -204,22 +210,20 @@ def _train(
         except NotFiniteError as wrong:
             failed[number] = wrong
 
-    threads = torch.get_num_threads()
+    threads = pool_threads()
     on_cpu = all(training.backend.device.type == "cpu" for training in running.values())
     workers = min(len(running), threads) if on_cpu else 1
     if workers == 1:
         for number in running:
             train(number)
         return failed
-    with ThreadPoolExecutor(
-        workers, "fastgcn-race", torch.set_num_threads, (threads // workers,)
-    ) as pool:
+    with ThreadPoolExecutor(workers, "fastgcn-race", begin_thread, (threads // workers,)) as pool:
         try:
             for _ in pool.map(train, running):
                 pass
         finally:
             stopped.set()
-    torch.set_num_threads(threads)  # what threads made from now on begin with
+    torch.set_num_threads(torch.get_num_threads())  # what threads made from now on begin with
     return failed
 
 

@@ -41,7 +41,8 @@ def test_a_killed_and_a_hanging_rank(tmp_path: Path) -> None:
     settings = ["hidden=8", "samples=20", "batch_size=16", "draws='independent'", "skip=false",
                 "distribution='importance'", "self_term='sampled'", "dropout=0.0",
                 "norm='none'", "bias=false", "feature_scaling='none'", "input_skip=false",
-                "learning_rate=0.01", "early_stopping='none'", "patience=100"]  # fmt: skip
+                "learning_rate=0.01", "early_stopping='none'", "patience=100",
+                "normalization='symmetric'", "inductive=true"]  # fmt: skip
     flags = [word for setting in settings for word in ("--set", setting)]
     train = ["train", "store", "--run-dir", "run", "--timeout", TIMEOUT, "--threads", 1, *flags,
              "--epochs", EPOCHS, "--device", "cpu"]  # fmt: skip
