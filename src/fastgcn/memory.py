@@ -2,10 +2,14 @@
 
 import os
 import re
-import resource
 from pathlib import Path
 
 from fastgcn.errors import InputError
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
 
 _UNITS = ("", "k", "m", "g", "t")
 _LEAST = 10**6
@@ -73,7 +77,9 @@ def check_room(n_bytes: int, what: str, remedy: str) -> None:
 
 def _left_to_process() -> list[int]:
     """Bytes left under the limits of this process on its address space and on its data."""
-    left = []
+    left: list[int] = []
+    if resource is None:
+        return left
     for name, used in (("RLIMIT_AS", "VmSize"), ("RLIMIT_DATA", "VmData")):
         limit = resource.getrlimit(getattr(resource, name))[0]
         if limit != resource.RLIM_INFINITY:

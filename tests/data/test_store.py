@@ -30,8 +30,9 @@ from fastgcn import (
 )
 from fastgcn.data.info import describe
 from fastgcn.data.layout import TextIds, arrays_of, npy_sha256
+from fastgcn.data.manifest import verify_arrays
 from fastgcn.data.store import StoreWriter
-from fastgcn.errors import FastGCNError, FormatError, InputError, WriteError
+from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError, WriteError
 from fastgcn.features.store import NodeFeatures, column_statistics
 from fastgcn.graph.adjacency import NormalizedRows, gather
 from fastgcn.graph.edges import edges_of
@@ -366,6 +367,11 @@ def test_verify_finds_a_flipped_byte(tmp_path: Path) -> None:
     open_store(tmp_path / "s")
     with pytest.raises(FormatError, match="features.npy is damaged: its checksum has changed"):
         open_store(tmp_path / "s", verify=True)
+
+
+def test_verify_names_an_array_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="gone.npy is missing"):
+        verify_arrays(tmp_path, {"gone": {}})
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:

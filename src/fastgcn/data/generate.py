@@ -243,9 +243,11 @@ def generate(
     with StoreWriter(out, force=force) as writer:
         labels = _write_labels(writer, config)
         _write_split(writer, config)
+        community = _communities(config, labels)
+        silent = _silent_nodes(config, community)
         with ThreadPoolExecutor(workers) as pool:
-            _write_features(writer, config, labels, pool, workers)
-            _write_edges(writer, config, labels, pool, workers, memory)
+            _write_features(writer, config, labels, silent, pool, workers)
+            _write_edges(writer, config, community, silent, pool, workers, memory)
         writer.finish(
             name=config.name,
             directed=False,
@@ -277,6 +279,7 @@ def _write_features(
     writer: StoreWriter,
     config: GenerateConfig,
     labels: IntArray,
+    silent: BoolArray | None,
     pool: ThreadPoolExecutor,
     workers: int,
 ) -> None:
@@ -289,7 +292,6 @@ def _write_features(
     means = _stream(config, _MEANS).standard_normal((config.classes, config.features), np.float32)
     means *= np.float32(config.feature_signal / np.sqrt(config.features))
     step = max(1, _BLOCK // config.features)
-    silent = _silent_nodes(config, _communities(config, labels))
 
     def fill(block: int) -> int:
         mine = slice(block * step, min((block + 1) * step, config.nodes))
@@ -309,14 +311,14 @@ def _write_features(
 def _write_edges(
     writer: StoreWriter,
     config: GenerateConfig,
-    labels: IntArray,
+    community: IntArray,
+    silent: BoolArray | None,
     pool: ThreadPoolExecutor,
     workers: int,
     memory: int,
 ) -> None:
     from fastgcn.data.edge_sorter import EdgeSorter  # loads numba
 
-    community = _communities(config, labels)
     degrees = wanted_degrees(config)
     _stream(config, _DEGREES).shuffle(degrees)
     sorter = EdgeSorter(writer, config.nodes, directed=False, weighted=False, memory=memory // 2)
@@ -327,7 +329,7 @@ def _write_edges(
             for stage in (_INSIDE, _BETWEEN)
         )
         for rows in (
-            rows_inside(config, degrees, community, _silent_nodes(config, community), inside),
+            rows_inside(config, degrees, community, silent, inside),
             rows_between(config, degrees, community, between),
         ):
             for source, target in _in_order(pool, rows.draw, rows.batches(batch), workers):

@@ -212,42 +212,30 @@ def inside_edges(config: GenerateConfig) -> int:
     return round(config.edges * min(max(share_inside, 0.0), 1.0))
 
 
+# The sizes and split of Reddit; class skew, homophily and top degree are close to Reddit's.
+_REDDIT = GenerateConfig(
+    name="reddit-sim",
+    nodes=232_965,
+    edges=11_606_919,
+    features=602,
+    classes=41,
+    train=152_410,
+    val=23_699,
+    test=55_334,
+    homophily=0.76,
+    feature_signal=2.9,
+    degree_exponent=2.0,
+    max_degree=60_000,
+    class_skew=0.7,
+    stray=0.05,
+)
+
 PRESETS: dict[str, GenerateConfig] = {
-    # The sizes and split of Reddit; class skew, homophily and top degree are close to Reddit's.
-    "reddit-sim": GenerateConfig(
-        name="reddit-sim",
-        nodes=232_965,
-        edges=11_606_919,
-        features=602,
-        classes=41,
-        train=152_410,
-        val=23_699,
-        test=55_334,
-        homophily=0.76,
-        feature_signal=2.9,
-        degree_exponent=2.0,
-        max_degree=60_000,
-        class_skew=0.7,
-        stray=0.05,
-    ),
+    "reddit-sim": _REDDIT,
     # The same sizes, but half of the nodes have no features, and a node with features finds others
     # of its class two hops away. A linear model of ÂX falls far behind (docs/data.md).
-    "two-hop-sim": GenerateConfig(
-        name="two-hop-sim",
-        nodes=232_965,
-        edges=11_606_919,
-        features=602,
-        classes=41,
-        train=152_410,
-        val=23_699,
-        test=55_334,
-        homophily=0.4,
-        feature_signal=1.5,
-        degree_exponent=2.0,
-        max_degree=60_000,
-        class_skew=0.7,
-        stray=0.05,
-        silent=0.5,
+    "two-hop-sim": replace(
+        _REDDIT, name="two-hop-sim", homophily=0.4, feature_signal=1.5, silent=0.5
     ),
     # Sizes and split of ogbn-products; its split is random, the original's is by sales rank.
     "products-sim": GenerateConfig(

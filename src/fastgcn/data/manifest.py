@@ -15,7 +15,7 @@ import numpy as np
 
 from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.data.layout import ARRAY_NAMES, POINTERS
-from fastgcn.errors import FormatError
+from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.files import open_regular
 from fastgcn.graph.csr import check_all, check_offsets, damaged
 from fastgcn.npy import map_npy
@@ -190,12 +190,15 @@ def verify_arrays(folder: Path, described: Mapping[str, Mapping[str, Any]]) -> b
 def file_sums(paths: Iterable[Path]) -> list[str]:
     """The SHA-256 of each file."""
     with ThreadPoolExecutor() as pool:  # hashing releases the GIL
-        return list(pool.map(file_sha256, paths))
+        return list(pool.map(checksum, paths))
 
 
-def file_sha256(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file; it must be there."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise MissingFileError(f"{path} is missing") from None
     except ValueError as error:
         raise FormatError(f"{path} is damaged: {error}") from None

@@ -75,6 +75,9 @@ class Item(NamedTuple):
     what: str
     remedy: str
 
+    def __str__(self) -> str:
+        return f"{self.remedy}: {self.what} take {shown_bytes(self.n_bytes)}"
+
 
 class Demand(NamedTuple):
     """Bytes that training needs.
@@ -100,8 +103,7 @@ class Demand(NamedTuple):
         """How to make the largest of the `items` smaller."""
         if not self.items:
             return "ask for smaller batches or fewer samples"
-        largest = max(self.items)
-        return f"{largest.remedy}: {largest.what} take {shown_bytes(largest.n_bytes)}"
+        return str(max(self.items))
 
 
 def training_demand(graph: Graph, config: TrainConfig, n: int, entries: int) -> Demand:
@@ -274,12 +276,11 @@ def check_device_memory(graph: Graph, config: TrainConfig, free: int) -> None:
     and batches. What else is there, such as features, may stay in the host's memory."""
     n = len(graph.split.train) if config.inductive else graph.n_nodes
     _, *items, _ = training_demand(graph, config, n, 0).items
-    needed, largest = sum(item.n_bytes for item in items), max(items)
+    needed = sum(item.n_bytes for item in items)
     if needed > free:
         raise InputError(
             f"training on {graph.name} takes {shown_bytes(needed)} of the GPU's memory, and "
-            f"{shown_bytes(free)} are free there; {largest.remedy}: {largest.what} take "
-            f"{shown_bytes(largest.n_bytes)}"
+            f"{shown_bytes(free)} are free there; {max(items)}"
         )
 
 

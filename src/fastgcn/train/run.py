@@ -9,6 +9,7 @@ from typing import Any
 
 from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
+from fastgcn.data.manifest import checksum
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, open_regular, parse_json, with_nan
 from fastgcn.locks import Lock
@@ -21,7 +22,6 @@ from fastgcn.train.run_files import (
     RESULT,
     check_epoch,
     check_result,
-    checksum,
     has_checksum,
     model_metadata,
     parsed,

@@ -228,8 +228,3 @@ def _verify(data: bytes, said: str) -> None:
     header = data[8:end].replace(_entry(said), _entry(_ZEROS), 1)
     if _sha256(data[:8], header, memoryview(data)[end:]) != said:
         raise ValueError("its checksum has changed")
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
-    return _sha256(_read(path))
