@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fastgcn.data.generate_config import GenerateConfig
     from fastgcn.data.layout import fingerprint
     from fastgcn.data.load import load
+    from fastgcn.data.splits import random_split
     from fastgcn.data.store import open_store, save
+    from fastgcn.data.structure import structural_features
     from fastgcn.errors import DivergedError, FastGCNError
     from fastgcn.estimator import FastGCNClassifier
     from fastgcn.features.propagate import propagate
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 # The module of each public name, in the order in which data pass through them.
 _HOME = {
     "load": "fastgcn.data.load",
+    "random_split": "fastgcn.data.splits",
+    "structural_features": "fastgcn.data.structure",
     "save": "fastgcn.data.store",
     "open_store": "fastgcn.data.store",
     "fingerprint": "fastgcn.data.layout",
@@ -92,6 +96,8 @@ _HOME = {
 __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "__version__",
     "load",
+    "random_split",
+    "structural_features",
     "save",
     "open_store",
     "fingerprint",

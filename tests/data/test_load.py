@@ -249,15 +249,7 @@ def test_a_loop_of_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [5, {"id": 5}, {"features": "ab"}, {"features": [1]}])
-def test_columns_in_a_manifest_that_are_none(tmp_path: Path, columns: object) -> None:
-    from fastgcn.data.tables import read_new_nodes
-
+def test_columns_of_a_store_that_are_no_imports(tmp_path: Path, columns: object) -> None:
+    """What a user keeps with a store under this name is not taken for the columns of tables."""
     save(toy(), tmp_path / "store", columns=columns)
-    tables = tmp_path / "new.csv"
-    tables.write_text("id,x\n1,1\n")
-    if columns == {"features": "ab"}:  # one column's name
-        message = "has no column 'ab' for features"
-    else:
-        message = "its manifest does not name the tables' columns"
-    with pytest.raises(InputError, match=message):
-        read_new_nodes(tables, tables, load(tmp_path / "store"))
+    assert load(tmp_path / "store").imported is None

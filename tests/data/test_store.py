@@ -224,7 +224,7 @@ READERS: dict[str, Callable[[Graph], object]] = {
     "predict for one node": lambda g: predict(GCN([6, 4, 3]), g, [11]),
     "sampled prediction": lambda g: predict(GCN([6, 4, 3]), g, samples=5),
     "a new node": lambda g: predict_new(
-        GCN([6, 4, 3]), g, features=np.zeros((1, 6)), source=[60], target=[11]
+        GCN([6, 4, 3]), g, features=np.zeros((1, 6)), source=[60], target=[11], default_weight=1
     ),
     "info": describe,
     "subgraph": lambda g: subgraph(g, [3, 11]),

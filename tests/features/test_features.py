@@ -100,10 +100,11 @@ def test_a_network_brings_its_statistics_to_every_graph() -> None:
     plain.load_state_dict({k: v for k, v in model.state_dict().items() if "feature" not in k})
     scaled = replace(graph, features=(np.asarray(graph.features) - np.arange(6)) * 0.5)
     np.testing.assert_allclose(predict(other, graph), predict(plain, scaled), rtol=1e-5)
-    ones, new = np.ones((1, 6)), {"source": [60], "target": [0]}
+    ones = np.ones((1, 6))
+    shifted = (ones - np.arange(6)) * 0.5
     np.testing.assert_allclose(
-        predict_new(other, graph, features=ones, **new),
-        predict_new(plain, scaled, features=(ones - np.arange(6)) * 0.5, **new),
+        predict_new(other, graph, features=ones, source=[60], target=[0]),
+        predict_new(plain, scaled, features=shifted, source=[60], target=[0]),
         rtol=1e-5,
     )
     assert GCN([6, 3]).feature_statistics is None

@@ -23,7 +23,7 @@ from fastgcn.config import SETTINGS
 from fastgcn.data.info import describe
 from fastgcn.data.load import import_graph
 from fastgcn.data.shards import open_parts, shard
-from fastgcn.data.tables import read_new_nodes
+from fastgcn.data.tables.new_rows import read_new_nodes
 from fastgcn.files import read_json
 from fastgcn.graph.graph import parse_nodes, subgraph
 from fastgcn.infer.predict import embed, evaluate

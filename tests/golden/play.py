@@ -143,6 +143,7 @@ def _predict_new(run: Run, graph: Graph) -> Any:
         features=features[:3],
         source=[n, n, n + 1, n + 2, n + 1, n + 2],
         target=[4, 9, 1, n, 17, 25],
+        default_weight=1,
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import block_diag, csr_array
 
 from fastgcn import GCN, Graph, fit, predict, predict_new
-from fastgcn.data.tables import read_new_nodes
+from fastgcn.data.tables.new_rows import read_new_nodes
 from fastgcn.errors import InputError
 from tests.communities import communities, quick
 from tests.strategies import graphs

@@ -220,10 +220,13 @@ def check_trainable(graph: Graph, config: TrainConfig) -> None:
     if not graph.split.train.size:
         raise InputError(
             f"{graph.name} has no training nodes; give it a split "
-            "(a split column, or --split random)"
+            "(a split column, or --split random; fastgcn.random_split(graph) in Python)"
         )
     if graph.n_features == 0:
-        raise InputError(f"the nodes of {graph.name} have no features, and training needs them")
+        raise InputError(
+            f"the nodes of {graph.name} have no features, and training needs them; "
+            "fastgcn.structural_features(graph) makes some of the edges"
+        )
     n = len(graph.split.train) if config.inductive else graph.n_nodes
     for t in config.layer_samples:
         if t > n:

@@ -227,10 +227,13 @@ def predict(
         str | None, typer.Option(help="Sample this many vertices a layer instead of using all.")
     ] = None,
     new_nodes: Annotated[
-        Path | None, typer.Option(help="Table of nodes that the graph does not have.")
+        str | None, typer.Option(help="Table of nodes that the graph does not have.")
     ] = None,
     new_edges: Annotated[
-        Path | None, typer.Option(help="Table of the new nodes' edges, to old nodes or new.")
+        str | None, typer.Option(help="Table of the new nodes' edges, to old nodes or new.")
+    ] = None,
+    default_weight: Annotated[
+        float | None, typer.Option(help="The weight of new edges that have none.")
     ] = None,
     split: SplitName = None,
     split_seed: Seed = None,
@@ -267,9 +270,10 @@ def predict(
                 raise InputError(
                     "--new-nodes predicts the new nodes; leave --nodes and --samples out"
                 )
-            new = _new_nodes(graph, new_nodes, new_edges)
+            new = _new_nodes(run, graph, new_nodes, new_edges)
             count = len(new["node_ids"])
-            parts = iter([(new["node_ids"], predict_new(run, graph_of(graph), **new))])
+            rows = predict_new(run, graph_of(graph), **new, default_weight=default_weight)
+            parts = iter([(new["node_ids"], rows)])
         columns = (prediction_columns(ids, rows, run) for ids, rows in parts)
         _write(columns, lambda: _write_table(out, columns, raw), writes=writes)
     if writes:
@@ -277,15 +281,16 @@ def predict(
 
 
 def _new_nodes(
-    graph: "Graph | Shard", new_nodes: Path | None, new_edges: Path | None
+    run: "Run", graph: "Graph | Shard", new_nodes: str | None, new_edges: str | None
 ) -> dict[str, Any]:
     """The arguments of `predict_new`, from the tables of new nodes."""
-    from fastgcn.data.tables import read_new_nodes
+    from fastgcn.infer.new_nodes import read_new_nodes
     from fastgcn.infer.predict import graph_of
 
     if new_nodes is None or new_edges is None:
         raise InputError("--new-nodes and --new-edges go together")
-    return read_new_nodes(new_nodes, new_edges, graph_of(graph))
+    found: dict[str, Any] = read_new_nodes(run, graph_of(graph), new_nodes, new_edges)
+    return found
 
 
 def embed(

@@ -256,10 +256,12 @@ def import_(
     ] = None,
     out: Out = Path(),
     nodes: Annotated[
-        Path | None, typer.Option(help="Node table, CSV or Parquet (with --edges).")
+        str | None,
+        typer.Option(help="Node table: CSV, Parquet, or FILE.duckdb:QUERY (with --edges)."),
     ] = None,
     edges: Annotated[
-        Path | None, typer.Option(help="Edge table, CSV or Parquet (with --nodes).")
+        list[str] | None,
+        typer.Option(help="Edge table (with --nodes); several times for several types of edges."),
     ] = None,
     id_column: Annotated[str, typer.Option("--id", help="Node table: column of ids.")] = "id",
     label: Annotated[
@@ -269,7 +271,26 @@ def import_(
         str | None, typer.Option("--split-column", help="Node table: column of train/val/test.")
     ] = None,
     features: Annotated[
-        str | None, typer.Option(help="Node table: feature columns, a,b,c, or one list column.")
+        str | None,
+        typer.Option(help="Node table: the columns to use, a,b_*; all others by default."),
+    ] = None,
+    drop: Annotated[str | None, typer.Option(help="Node table: columns not to use, a,b_*.")] = None,
+    numeric: Annotated[
+        str | None, typer.Option(help="Columns of numbers; other text in them counts as missing.")
+    ] = None,
+    categorical: Annotated[
+        str | None, typer.Option(help="Columns of categories, such as codes that are numbers.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Columns of words.")] = None,
+    date: Annotated[str | None, typer.Option(help="Columns of dates.")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="Scale numbers: auto, standard, quantile or none.")
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="Use the encoders of this store or run.")
+    ] = None,
+    structure: Annotated[
+        int | None, typer.Option(help="Make so many features of the edges, such as 64.")
     ] = None,
     source_column: Annotated[
         str, typer.Option("--source", help="Edge table: column of the first end.")
@@ -278,6 +299,19 @@ def import_(
         str, typer.Option("--target", help="Edge table: column of the second end.")
     ] = "target",
     weight: Annotated[str | None, typer.Option(help="Edge table: column of weights.")] = None,
+    default_weight: Annotated[
+        float | None, typer.Option(help="The weight of edges that have none.")
+    ] = None,
+    type_column: Annotated[str | None, typer.Option(help="Edge table: column of types.")] = None,
+    types: Annotated[
+        str | None, typer.Option(help="Types of edges to use, with weights: card=0.5,transfer=1.")
+    ] = None,
+    drop_unknown: Annotated[
+        bool, typer.Option("--drop-unknown", help="Leave out edges of ids that are no nodes.")
+    ] = False,
+    add_unknown: Annotated[
+        bool, typer.Option("--add-unknown", help="Make nodes of such ids, without features.")
+    ] = False,
     directed: Annotated[
         bool | None,
         typer.Option(
@@ -299,11 +333,25 @@ def import_(
 
     if out == Path():
         raise InputError("--out FOLDER is needed: where the store goes")
+    if drop_unknown and add_unknown:
+        raise InputError("--drop-unknown and --add-unknown exclude each other")
     options: dict[str, Any] = {
         "id": None if id_column == "id" else id_column,
         "label": label,
         "split_column": split_column,
         "features": features,
+        "drop": drop,
+        "numeric": numeric,
+        "categorical": categorical,
+        "text": text,
+        "date": date,
+        "scale": scale,
+        "like": like,
+        "structure": structure,
+        "default_weight": default_weight,
+        "type_column": type_column,
+        "types": types,
+        "unknown": "drop" if drop_unknown else "add" if add_unknown else None,
         "source": None if source_column == "source" else source_column,
         "target": None if target_column == "target" else target_column,
         "weight": weight,
@@ -314,8 +362,12 @@ def import_(
         "memory": memory,
     }
     given = {key: value for key, value in options.items() if value is not None}
-    import_graph(source, nodes, edges, out, force=force, **given)
+    import_graph(source, nodes, _one_or_several(edges), out, force=force, **given)
     _report_store(open_store(out), out, json)
+
+
+def _one_or_several(edges: list[str] | None) -> Any:
+    return edges[0] if edges is not None and len(edges) == 1 else edges or None
 
 
 def generate(
@@ -398,6 +450,7 @@ def _report_store(graph: "Graph", out: Path, json: bool) -> None:
                 "features": graph.n_features,
                 "classes": graph.n_classes,
                 "fingerprint": graph.stored_fingerprint,
+                "notes": [] if graph.imported is None else graph.imported["notes"],
             }
         )
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastgcn.data.readers import READERS, table_files
 from fastgcn.data.readers.parts import check_options, choice
-from fastgcn.data.splits import stratified_split
+from fastgcn.data.splits import random_split as draw_split
 from fastgcn.data.store import MANIFEST, is_store, open_store, save
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
@@ -52,9 +52,7 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     random_split = _take_random_split(options)
     graph = _read(path, options) if path.exists() else _by_name(name_or_path, options)
     if random_split is not None:
-        if graph.labels is None:
-            raise InputError(f"{graph.name} has no labels, and split='random' needs them")
-        graph = graph.with_split(stratified_split(graph.labels, **random_split))
+        graph = draw_split(graph, **random_split)
     return graph.with_source(source)
 
 
@@ -141,13 +139,17 @@ def _looked_for() -> str:
 
 
 # Options that only tables have: they name columns, or bound the memory of the sort.
-_TABLE_ONLY = ("id", "label", "split_column", "features", "source", "target", "weight", "memory")
+_TABLE_ONLY = (
+    "id", "label", "split_column", "features", "source", "target", "weight", "memory",
+    "drop", "numeric", "categorical", "text", "date", "scale", "default_weight", "type_column",
+    "types", "unknown", "like", "structure",
+)  # fmt: skip
 
 
 def import_graph(
     source: str | None,
-    nodes: Path | None,
-    edges: Path | None,
+    nodes: str | os.PathLike[str] | None,
+    edges: Any,
     out: Path,
     /,  # tables have a column option of the name `source`
     *,
@@ -182,17 +184,33 @@ def import_graph(
 def _table_options(options: dict[str, Any]) -> dict[str, Any]:
     options = dict(options)
     split, seed = options.pop("split", None), options.pop("seed", None)
-    if split not in (None, "random"):
+    if split not in (None, "random", "none"):
         raise InputError(
-            f"--split of tables can only be random, got {split!r}; "
+            f"--split of tables can only be random or none, got {split!r}; "
             "--split-column names the column that holds a split"
         )
     if split == "random":
         options["random_split"] = 0 if seed is None else seed
+    elif split == "none":
+        options["random_split"] = False
     elif seed is not None:
         raise InputError("--seed is the seed of --split random; pass that as well")
     if "split_column" in options:
         options["split"] = options.pop("split_column")
-    if "features" in options:
-        options["features"] = [name.strip() for name in options["features"].split(",")]
+    for name in ("features", "drop", "numeric", "categorical", "text", "date"):
+        if name in options:
+            options[name] = [each.strip() for each in options[name].split(",")]
+    if "types" in options:
+        options["types"] = dict(_type_weight(each) for each in options["types"].split(","))
     return options
+
+
+def _type_weight(text: str) -> tuple[str, float]:
+    """A type of edges and its weight, from `card` or `card=0.5`."""
+    name, equals, weight = text.strip().rpartition("=")
+    if not equals:
+        return weight, 1.0
+    try:
+        return name.strip(), float(weight)
+    except ValueError:
+        raise InputError(f"--types must be such as card=0.5,transfer=1, got {text!r}") from None

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from fastgcn._version import __version__
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray, forget
+from fastgcn.data.imported import IMPORTED
 from fastgcn.data.layout import (
     POINTERS,
     arrays_of,
@@ -230,6 +231,7 @@ def outline(whole: Mapping[str, Any]) -> Graph:
         directed=whole["directed"],
         name=whole["name"],
         stored_fingerprint=whole["fingerprint"],
+        imported=whole.get("imported"),
     )
 
 
@@ -253,7 +255,8 @@ _PART = record(
                 "split": record(dict.fromkeys(("train", "val", "test"), integer())),
                 "bounds": list_of(integer(), shortest=2),
                 "fingerprint": digest,
-            }
+            },
+            {"imported": optional(IMPORTED)},
         ),
     }
 )
@@ -395,6 +398,7 @@ def _described(graph: Graph, bounds: IntArray) -> dict[str, Any]:
         "split": {name: len(nodes) for name, nodes in graph.split.items()},
         "bounds": bounds.tolist(),
         "fingerprint": fingerprint(graph),
+        "imported": graph.imported,
     }
 
 

@@ -9,6 +9,7 @@ from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
+from fastgcn.graph.graph import Graph
 
 
 def stratified_split(
@@ -44,6 +45,23 @@ def stratified_split(
         for part, piece in zip(parts, pieces[:3], strict=True):
             part.append(piece)
     return Split(*(np.sort(np.concatenate(part)) for part in parts))
+
+
+def random_split(
+    graph: Graph, *, train: float = 0.6, val: float = 0.2, test: float = 0.2, seed: int = 0
+) -> Graph:
+    """The same graph under a new split of its labelled nodes, as `stratified_split` draws it.
+
+    >>> import fastgcn
+    >>> graph = fastgcn.random_split(fastgcn.load("digits"), train=0.5, seed=1)
+    >>> len(graph.split.train)
+    899
+    """
+    if graph.labels is None:
+        raise InputError(f"{graph.name} has no labels, and a random split needs them")
+    return graph.with_split(
+        stratified_split(graph.labels, train=train, val=val, test=test, seed=seed)
+    )
 
 
 def _shares(train: float, val: float, test: float) -> list[float]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastgcn._version import __version__
 from fastgcn.arrays import AnyArray
+from fastgcn.data.imported import COLUMNS, IMPORTED, plain_encoders
 from fastgcn.data.layout import (
     ARRAY_NAMES,
     arrays_of,
@@ -95,6 +96,7 @@ class StoreWriter(FolderWriter):
         feature_names: Sequence[str] | None = None,
         cleaned: Cleaning | None = None,
         provenance: Mapping[str, Any] | None = None,
+        imported: Mapping[str, Any] | None = None,
     ) -> None:
         """Write the manifest and move the folder to its final place."""
         cleaned = cleaned or Cleaning()
@@ -114,6 +116,7 @@ class StoreWriter(FolderWriter):
             "feature_names": None if feature_names is None else list(feature_names),
             "cleaned": {f: getattr(cleaned, f) for f in cleaned.__dataclass_fields__},
             "provenance": {"fastgcn": __version__, **(provenance or {})},
+            **({} if imported is None else {"imported": dict(imported)}),
             "fingerprint": combined(sums),
             "arrays": {array: entry(each, sums[array]) for array, each in headers.items()},
         }
@@ -164,6 +167,7 @@ def save(
             feature_names=graph.feature_names,
             cleaned=graph.cleaned,
             provenance=provenance,
+            imported=graph.imported,
         )
 
 
@@ -188,6 +192,7 @@ _STORE = record(
         "classes": integer(),
         "feature_names": optional(list_of(text())),
         "provenance": mapping(anything),
+        "imported": IMPORTED,
     },
 )
 
@@ -211,7 +216,29 @@ def open_store(folder: str | os.PathLike[str], *, verify: bool = False) -> Graph
             **{k: v for k, v in manifest["cleaned"].items() if k in Cleaning.__dataclass_fields__}
         ),
         stored_fingerprint=manifest["fingerprint"],
+        imported=_imported(manifest),
     )
+
+
+def _imported(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an import of tables has decided; stores of earlier versions only name the columns."""
+    if "imported" in manifest:
+        return dict(manifest["imported"])
+    columns = manifest.get("provenance", {}).get("columns")
+    check = record({"features": list_of(text())}, dict.fromkeys(COLUMNS, text()))
+    try:
+        check(columns, "columns")
+    except ValueError:  # not an import's, which wrote all of them
+        return None
+    names, width = columns["features"], manifest["features"]
+    if len(names) == width:
+        encoders = plain_encoders(names)
+    elif len(names) == 1:
+        encoders = [{"column": names[0], "kind": "vector", "width": width, "missing": False}]
+    else:
+        return None
+    own = {key: columns[key] for key in COLUMNS if key in columns}
+    return {"columns": COLUMNS | own, "encoders": encoders, "notes": []}
 
 
 def _check_counts(

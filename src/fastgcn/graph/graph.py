@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -54,6 +55,8 @@ class Graph:
         stored_fingerprint: set by the store, which knows it without reading the arrays.
         source: the arguments of `fastgcn.load` ({"data": ..., and its options}), so that a run
             can load its data again; None for graphs made in memory.
+        imported: what an import of tables has decided (`fastgcn.data.imported`): columns, encoders
+            and notes; None for other graphs.
     """
 
     indptr: IntArray
@@ -70,6 +73,7 @@ class Graph:
     cleaned: Cleaning = field(default_factory=Cleaning)
     stored_fingerprint: str | None = None
     source: Mapping[str, Any] | None = None
+    imported: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         csr, n = checks.csr_arrays(self.indptr, self.indices, self.weights)
@@ -108,7 +112,7 @@ class Graph:
         So a store larger than memory opens at once.
         """
         graph = object.__new__(cls)
-        optional = "labels node_ids class_names feature_names stored_fingerprint source"
+        optional = "labels node_ids class_names feature_names stored_fingerprint source imported"
         defaults: dict[str, Any] = dict.fromkeys(optional.split())
         defaults |= {"name": "graph", "cleaned": Cleaning(), "split": Split()}
         for name, value in (defaults | fields).items():
@@ -232,6 +236,29 @@ class Graph:
         """As a PyG `Data` with x, edge_index, edge_weight, y and the three masks."""
         return convert.to_pyg(self)
 
+    @classmethod
+    def from_tables(cls, nodes: Any, edges: Any, **options: Any) -> "Graph":
+        """From a node table and an edge table: data frames, Arrow tables, DuckDB relations, files.
+
+        Text, categories, dates and gaps are encoded as numbers. The options, and what is chosen
+        without them, are those of `fastgcn.data.tables.import_tables`; `Graph.imported` keeps what
+        was chosen.
+        """
+        # The import of tables lies above this module; its name is looked up when it is called.
+        return cast("Graph", import_module("fastgcn.data.tables").read_tables(
+            nodes, edges, **{"name": "graph", **options}
+        ))  # fmt: skip
+
+    @classmethod
+    def from_pandas(cls, nodes: Any, edges: Any, **options: Any) -> "Graph":
+        """From two pandas data frames; see `from_tables`. A named index counts as a column."""
+        return cls.from_tables(nodes, edges, **options)
+
+    @classmethod
+    def from_polars(cls, nodes: Any, edges: Any, **options: Any) -> "Graph":
+        """From two polars data frames; see `from_tables`."""
+        return cls.from_tables(nodes, edges, **options)
+
 
 def parse_nodes(graph: Graph, text: str | None) -> IntArray:
     """Node numbers from `all`, `train`, `val`, `test`, own ids with commas, or @FILE.
@@ -343,4 +370,5 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
         directed=graph.directed,
         name=graph.name,
         feature_names=graph.feature_names,
+        imported=graph.imported,
     )

@@ -30,20 +30,38 @@ def predict_new(
     run_or_model: "Run | GCN",
     graph: Graph,
     *,
-    features: Any,
-    source: Any,
-    target: Any,
+    features: Any = None,
+    source: Any = None,
+    target: Any = None,
     weights: Any = None,
     node_ids: Sequence[Any] | None = None,
+    nodes: Any = None,
+    edges: Any = None,
+    default_weight: float | None = None,
 ) -> FloatArray:
     """(k, C) float32: class probabilities of k new nodes, by the full network.
 
-    `features` (k, F) describes the new nodes; `source` and `target` are the ends of their
+    `nodes` and `edges` are tables of the new nodes and their edges, files or data frames with the
+    columns that the graph was imported from; their columns are encoded as the graph's were.
+
+    Or else, `features` (k, F) describes the new nodes; `source` and `target` are the ends of their
     edges, of which at least one is a new node. With `node_ids` (k own ids), ends are own ids of
     new or old nodes; without, old nodes are 0..n-1 and new ones n..n+k-1.
 
+    On a graph with weights, new edges must have weights too; `default_weight` is the weight of
+    those that have none.
+
     The result equals, up to rounding, a prediction on the whole enlarged graph.
     """
+    if (nodes is None) != (edges is None):
+        raise InputError("nodes and edges, the tables of new nodes and their edges, go together")
+    if nodes is not None:
+        if any(each is not None for each in (features, source, target, weights, node_ids)):
+            raise InputError("give new nodes either as tables (nodes, edges) or as arrays")
+        new = read_new_nodes(run_or_model, graph, nodes, edges)
+        return predict_new(run_or_model, graph, **new, default_weight=default_weight)
+    if features is None or source is None or target is None:
+        raise InputError("new nodes need features, source and target, or tables (nodes, edges)")
     model = model_of(run_or_model)
     k = checks.row_count(features)
     rows = checks.features(features, k)
@@ -53,7 +71,7 @@ def predict_new(
     ids = None if node_ids is None else checks.node_ids(list(node_ids), k)
     if ids is not None:
         source, target = (_positions(graph, ids, ends) for ends in (source, target))
-    joined = join(graph, k, source, target, weights)
+    joined = join(graph, k, source, target, with_default(graph, weights, default_weight, source))
     logits = full_forward(
         model,
         NormalizedRows(EnlargedEdges(graph.csr, joined), model.normalization),
@@ -68,6 +86,36 @@ def predict_new(
         Described(graph.features, graph.node_ids),
         graph.feature_names,
     )
+
+
+def read_new_nodes(run_or_model: "Run | GCN", graph: Graph, nodes: Any, edges: Any) -> Any:
+    """The arguments of `predict_new` from tables, encoded as the run's training nodes were."""
+    from fastgcn.data.tables.new_rows import read_new_nodes as read  # loads Arrow
+
+    check_features(run_or_model, graph)
+    imported = None if isinstance(run_or_model, GCN) else run_or_model.imported
+    return read(nodes, edges, graph, imported)
+
+
+def with_default(graph: Graph, weights: Any, default: float | None, source: Any) -> Any:
+    """The weights of new edges, with the default where there are none."""
+    if default is not None and not (
+        isinstance(default, int | float) and not isinstance(default, bool) and 0 <= default < np.inf
+    ):
+        raise InputError(f"default_weight must be a number of at least 0, got {default!r}")
+    if graph.weights is None or (weights is None and not np.size(source)):
+        return weights
+    if weights is None and default is None:
+        raise InputError(
+            f"the edges of {graph.name} have weights, but the new edges have none; give them "
+            "weights, or all the same (--default-weight 1, or default_weight=1 in Python)"
+        )
+    if weights is None:
+        return np.full(np.size(source), default, np.float32)
+    if default is not None:
+        values = np.asarray(weights, np.float32)
+        return np.where(np.isnan(values), np.float32(default), values)
+    return weights
 
 
 def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) -> NewNodes:

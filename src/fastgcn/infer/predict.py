@@ -19,6 +19,7 @@ from fastgcn.backends.exact import (
     with_all_of_most,
 )
 from fastgcn.config import TrainConfig
+from fastgcn.data.imported import same_encoders
 from fastgcn.errors import InputError, nearest
 from fastgcn.features.disk import first_layer_rows
 from fastgcn.features.plan import Budget
@@ -231,6 +232,7 @@ def _checked_nodes(
             raise InputError("samples and memory are for a single process; leave them out")
         whole = graph_of(graph)
         check_weights(model_of(run_or_model))
+        _check_encoders(run_or_model, whole)
         check_width(model_of(run_or_model), whole.n_features, f"{whole.name} has")
         check_features(run_or_model, whole)
         return _node_set(graph, nodes)
@@ -405,3 +407,14 @@ def check_features(run_or_model: "Run | GCN", graph: Graph) -> None:
     """
     names = None if isinstance(run_or_model, GCN) else run_or_model.feature_names
     checks.same_names("feature", names, graph.feature_names, graph.name)
+    _check_encoders(run_or_model, graph)
+
+
+def _check_encoders(run_or_model: "Run | GCN", graph: Graph) -> None:
+    """Check that the graph's tables were encoded as those that the network was trained on."""
+    imported = None if isinstance(run_or_model, GCN) else run_or_model.imported
+    if not same_encoders(imported, graph.imported):
+        raise InputError(
+            f"the columns of {graph.name} were encoded otherwise than those that the run was "
+            "trained on; import its tables again with the run's encoders (--like RUN)"
+        )

@@ -111,6 +111,7 @@ def fit_choice(
             "data": None if graph.source is None else dict(graph.source),
             "fingerprint": fingerprint(graph),
             "sampler": None if sampler is None else name_of(sampler),
+            "imported": graph.imported,
             "choice": choice.to_dict(),
         }
         folder = backend.on_first("the run's folder", lambda: RunFolder.create(path, about))
@@ -363,6 +364,7 @@ def _finish(
         # The folder has it already; for a graph in memory, all of its bytes must be hashed.
         fingerprint=fingerprint(graph) if folder is None else folder.about["fingerprint"],
         source=graph.source,
+        imported=graph.imported,
         path=None if folder is None else folder.path,
     )
     if folder is not None:

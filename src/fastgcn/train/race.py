@@ -36,7 +36,7 @@ from fastgcn.train.training import Training
 
 # Epochs after which a round ends and the worse half of the candidates is dropped: of full passes,
 # and of sampled batches, which take many steps an epoch.
-_FULL_ROUNDS = (30, 60, 120)
+_FULL_ROUNDS = (20, 40, 80)
 _SAMPLED_ROUNDS = (3, 6, 12)
 
 # There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.

@@ -47,6 +47,8 @@ class Run:
         feature_names: the features of the model's inputs, None if they have only numbers.
         fingerprint: of the graph it was trained on.
         source: what that graph was loaded from, None if it was made in memory.
+        imported: how that graph's tables were read and encoded (`fastgcn.data.imported`); None if
+            it came from no tables.
         path: the run's folder, None if it has none.
     """
 
@@ -58,6 +60,7 @@ class Run:
     feature_names: tuple[str, ...] | None = None
     fingerprint: str = ""
     source: Mapping[str, Any] | None = None
+    imported: Mapping[str, Any] | None = None
     path: Path | None = None
 
     @staticmethod
@@ -287,6 +290,7 @@ class RunFolder:
             feature_names=about["feature_names"] and tuple(about["feature_names"]),
             fingerprint=metadata["fingerprint"],
             source=self.about["data"],
+            imported=self.about.get("imported"),
             path=self.path,
         )
 

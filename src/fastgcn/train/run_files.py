@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from fastgcn.data.imported import IMPORTED
 from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.files import open_regular, parse_json
 from fastgcn.schema import (
@@ -46,7 +47,7 @@ ABOUT = record(
         "data": optional(record({"data": text()})),
         "fingerprint": digest,
     },
-    {"sampler": optional(text())},
+    {"sampler": optional(text()), "imported": optional(IMPORTED)},
 )
 
 # A line of `metrics.jsonl`.

@@ -1,70 +1,81 @@
-"""Node and edge tables, CSV or Parquet, to a store or a `Graph`."""
+"""Node and edge tables to a store or a `Graph`: files, data frames, Arrow tables and queries."""
 
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray
 from fastgcn.data.edge_sorter import EdgeSorter
+from fastgcn.data.imported import SCALES, read_imported
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
-from fastgcn.data.store import StoreWriter, is_store, open_store, read_manifest
-from fastgcn.data.tables.columns import NodeIndex
-from fastgcn.data.tables.files import (
-    FreeMemory,
-    TableFile,
-    decoded,
-    floats,
-    is_number,
-    is_text,
-    listed,
+from fastgcn.data.store import StoreWriter, open_store
+from fastgcn.data.structure import check_width, structural_names, structural_rows
+from fastgcn.data.tables.edges import (
+    EdgeOptions,
+    EdgeReader,
+    edge_tables,
+    is_weighted,
+    type_weights,
 )
-from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes, write_features
-from fastgcn.errors import FormatError, InputError
-from fastgcn.graph import checks
-from fastgcn.graph.graph import Graph, old_positions
+from fastgcn.data.tables.encoders import Encoders
+from fastgcn.data.tables.features import feature_columns, write_features, write_known
+from fastgcn.data.tables.files import Table
+from fastgcn.data.tables.frames import table_of
+from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes
+from fastgcn.errors import InputError
+from fastgcn.graph.csr import CSR
+from fastgcn.graph.graph import Graph
 from fastgcn.memory import memory_bytes
+from fastgcn.progress import note
 
-# Rows of a Parquet file that are in memory together.
-_ROWS = 1 << 18
-
-# Bytes of an end of an edge as a Python object.
-_END_BYTES = 64
-
-# Unknown ids that a message names.
-_EXAMPLES = 5
+_UNKNOWN = ("refuse", "drop", "add")
 
 
 def import_tables(
-    nodes: str | os.PathLike[str],
-    edges: str | os.PathLike[str],
+    nodes: Any,
+    edges: Any,
     out: str | os.PathLike[str],
     *,
     force: bool = False,
     id: str = "id",
     label: str = "label",
     split: str = "split",
-    features: Sequence[str] | None = None,
+    features: Sequence[str] | str | None = None,
+    drop: Sequence[str] = (),
+    numeric: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    text: Sequence[str] = (),
+    date: Sequence[str] = (),
+    scale: str = "auto",
+    like: str | os.PathLike[str] | None = None,
+    structure: int | None = None,
     classes: Sequence[Any] | None = None,
-    random_split: int | None = None,
+    random_split: int | bool | None = None,
     source: str = "source",
     target: str = "target",
     weight: str = "weight",
+    default_weight: float | None = None,
+    type_column: str | None = None,
+    types: Mapping[str, float] | Sequence[str] | None = None,
+    unknown: str = "refuse",
     directed: bool = False,
     memory: int | str = "1GB",
     name: str | None = None,
 ) -> None:
-    """Write the store `out` of a graph given as tables, which may be larger than memory.
+    """Write the store `out` of a graph given as tables; files may be larger than memory.
+
+    A table is a file (`.csv`, `.tsv`, either also `.gz`, `.bz2`, `.zst`; `.parquet`), a data frame
+    of pandas or polars, an Arrow table, a DuckDB relation, or "FILE.duckdb:TABLE OR QUERY". Every
+    choice that is made for the user is noted, and kept with the graph (`Graph.imported`).
 
     Args:
-        nodes: a row per node; `.csv`, `.tsv` (either also `.gz`, `.bz2`, `.zst`) or `.parquet`.
-        edges: a row per edge, in any order; cleaned as `fastgcn.graph.csr` describes.
+        nodes: a row per node.
+        edges: a row per edge, in any order; cleaned as `fastgcn.graph.csr` describes. Several
+            tables as a list, or as a mapping from the type of edges to the table.
         out: the folder to write.
         force: replace an existing store.
         id: column of distinct ids, integers or text.
@@ -73,63 +84,139 @@ def import_tables(
             may lack the column under its default name; the same holds for the split and the
             weights.
         split: column of train, val or test, or empty.
-        features: columns of numbers, or one column of lists of numbers; by default all others.
+        features: the columns that become features; by default all others. `amount_*` is every
+            column whose name begins so; this also holds for the next five.
+        drop: columns that are no features.
+        numeric: columns of numbers; text in them that is no number counts as missing.
+        categorical: columns of categories, such as codes that are written as numbers.
+        text: columns of words.
+        date: columns of dates.
+        scale: how numbers are scaled. `standard` gives mean 0 and deviation 1, `quantile` a normal
+            distribution, `none` leaves them. `auto` leaves complete numbers without long tails as
+            they are if there is nothing else in the table (training scales them), and otherwise
+            takes quantiles for long tails and `standard` for the others. Columns of 0 and 1 stay.
+        like: a store or a run, whose encoders are used instead of new ones: so a run can be applied
+            to another graph with the same columns.
+        structure: make so many features of the edges (`fastgcn.structural_features`), beside those
+            of the node table, which then may have none.
         classes: the names of the classes in order; by default all that occur, integers by
             size, others by name.
         random_split: the seed of a split into 60, 20 and 20 % of each class, instead of `split`.
+            A table with labels and without a split gets one of seed 0; False: it gets none.
         source: column of the edges' starts, as ids of the node table.
         target: column of their ends.
         weight: column of edge weights.
+        default_weight: the weight of edges that have none, in a table or column of weights.
+        type_column: column of the edges' types.
+        types: the types of edges that are used; with weights, by which the edges' own are
+            multiplied.
+        unknown: what to do with edges of an id that the node table does not have: `refuse`,
+            `drop` the edges, or `add` nodes whose features are all missing.
         directed: True if an edge has only the direction listed.
         memory: about how much to use, beside a few numbers per node, in bytes or as "500MB".
         name: the graph's name; by default that of the folder.
     """
     out = Path(out)
     budget = memory_bytes(memory)
-    options = NodeOptions(id, label, split, features, classes, random_split)
-    node_table, edge_table = TableFile(Path(nodes)), TableFile(Path(edges))
-    columns = _edge_columns(edge_table, source, target, weight)
+    _choice(scale, ("auto", *(s for s in SCALES if s != "constant")), "scale")
+    _choice(unknown, _UNKNOWN, "unknown")
+    if structure is not None:
+        check_width(structure)
+    kinds = {"number": numeric, "category": categorical, "text": text, "date": date}
+    node_options = NodeOptions(
+        id, label, split, features, classes, random_split, scale, drop, kinds
+    )
+    edge_options = EdgeOptions(
+        source, target, weight, type_column, type_weights(types), unknown, default_weight
+    )
+    choices = {"features": features, "drop": drop, **kinds}
+    asked = [option for option, value in choices.items() if value]
+    if like is not None and (asked or scale != "auto"):
+        raise InputError(f"like has all encoders; leave {(asked or ['scale'])[0]} out")
+    node_table = table_of(nodes, "the node table")
+    notes: list[str] = []
+    tables = edge_tables(edges, edge_options, notes)
+    weighted = is_weighted(tables, edge_options)
+    reader = EdgeReader(tables, edge_options, weighted=weighted, notes=notes)
     with StoreWriter(out, force=force) as writer:
-        found = read_nodes(node_table, options)
+        found, ids = read_nodes(node_table, node_options, notes)
+        columns = None
+        if like is None:
+            columns = feature_columns(
+                node_table, node_options, found.taken, notes, needed=structure is None
+            )
+        in_table = found.n
+        if unknown == "add":
+            extra = reader.unknown_ids(found.index)
+            if len(extra):
+                ids.add(extra)
+                found = _enlarged(found, ids.index(), notes)
         _put_nodes(writer, found)
-        n_features = write_features(
-            node_table, found.feature_columns, writer, found.n, found.index.node_ids
-        )
-        sorter = EdgeSorter(
-            writer,
-            found.n,
-            directed=directed,
-            weighted=columns.weight is not None,
-            memory=budget,
-        )
-        _add_edges(edge_table, columns, found.index, sorter)
+        if columns is not None:
+            encoders = write_features(
+                node_table, columns, found, node_options, writer, notes, in_table
+            )
+        else:
+            assert like is not None
+            encoders = Encoders(read_imported(Path(like))["encoders"])
+            write_known(node_table, encoders, found, writer, notes, in_table)
+        sorter = EdgeSorter(writer, found.n, directed=directed, weighted=weighted, memory=budget)
+        reader.feed(found.index, sorter)
         cleaned = sorter.finish()
+        names = encoders.names if encoders.named else None
+        if structure is not None:
+            _add_structure(writer, structure, encoders.width)
+            names = [*encoders.names, *structural_names(structure)]
+            notes.append(
+                f"{structure} features are random projections of a node's neighbourhood, and one "
+                "is the logarithm of its degree"
+            )
+        for sentence in notes:
+            note(f"Note: {sentence}.")
+        used = {"id": id, "source": source, "target": target, "weight": weight}
         writer.finish(
             name=out.name if name is None else name,
             directed=directed,
-            n_features=n_features,
+            n_features=encoders.width if structure is None else len(names or ()),
             n_classes=len(found.class_names),
             class_names=found.class_names or None,
-            feature_names=_names(found.feature_columns, n_features),
+            feature_names=names,
             cleaned=cleaned,
             provenance={
-                "nodes": node_table.path.name,
-                "edges": edge_table.path.name,
+                "nodes": _file_name(node_table),
+                "edges": ", ".join(_file_name(each.table) for each in tables),
+            },
+            imported={
                 # Tables of new nodes have these columns.
-                "columns": {
-                    "id": id,
-                    "features": found.feature_columns,
-                    "source": source,
-                    "target": target,
-                    "weight": weight,
-                },
+                "columns": used | ({} if type_column is None else {"type": type_column}),
+                "types": edge_options.types,
+                "encoders": encoders.specs,
+                "structure": structure,
+                "notes": notes,
             },
         )
 
 
-def read_tables(
-    nodes: str | os.PathLike[str], edges: str | os.PathLike[str], **options: Any
-) -> Graph:
+def _add_structure(writer: StoreWriter, structure: int, width: int) -> None:
+    """Put features that are made of the sorted edges beside the `width` features that are there."""
+    indptr, indices = (np.load(writer.path(n), mmap_mode="r") for n in ("indptr", "indices"))
+    weighted = writer.path("weights").exists()
+    weights = np.load(writer.path("weights"), mmap_mode="r") if weighted else None
+    rows = structural_rows(CSR(indptr, indices, weights), structure)
+    old = np.load(writer.path("features")) if width else np.empty((len(rows), 0), np.float32)
+    writer.put("features", np.hstack([old, rows]))
+
+
+def _choice(value: Any, allowed: Sequence[str], option: str) -> None:
+    if value not in allowed:
+        raise InputError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def _file_name(table: Table) -> str:
+    return table.path.name if isinstance(table.path, Path) else str(table.path)
+
+
+def read_tables(nodes: Any, edges: Any, **options: Any) -> Graph:
     """The graph that `import_tables` makes of the same tables and options, in memory.
 
     >>> from pathlib import Path
@@ -158,12 +245,21 @@ def read_tables(
         name=mapped.name,
         cleaned=mapped.cleaned,
         stored_fingerprint=mapped.stored_fingerprint,
+        imported=mapped.imported,
     )
 
 
-def _names(columns: list[str], n_features: int) -> list[str] | None:
-    """The names of the features; None if one column of lists holds them all."""
-    return columns if len(columns) == n_features else None
+def _enlarged(nodes: Nodes, index: Any, notes: list[str]) -> Nodes:
+    """The nodes with those that only the edge tables name, at the end and without labels."""
+    n, labels = len(index.node_ids), nodes.labels
+    if labels is not None:
+        rest: AnyArray = np.zeros((n - nodes.n, *labels.shape[1:]), labels.dtype)
+        labels = np.concatenate([labels, rest if labels.ndim == 2 else rest - 1])
+    notes.append(
+        f"{n - nodes.n:,} nodes are added, because only the edges name them, such as "
+        f"{index.node_ids[nodes.n]!r}; they have no labels, and their features are missing"
+    )
+    return Nodes(n, index, labels, nodes.class_names, nodes.split, nodes.taken)
 
 
 def _put_nodes(writer: StoreWriter, nodes: Nodes) -> None:
@@ -176,192 +272,4 @@ def _put_nodes(writer: StoreWriter, nodes: Nodes) -> None:
             writer.put(array_name, array)
 
 
-_COLUMNS = {
-    "id": "id",
-    "features": None,
-    "source": "source",
-    "target": "target",
-    "weight": "weight",
-}
-
-
-def read_new_nodes(nodes: Path, edges: Path, graph: Graph) -> dict[str, Any]:
-    """The arguments of `fastgcn.predict_new`, from two tables.
-
-    The columns must have the names from the graph's import, or the default names if the graph
-    was not imported from tables.
-    """
-    columns = _columns(graph)
-    node_table, edge_table = TableFile(nodes), TableFile(edges)
-    options = NodeOptions(columns["id"], "label", "split", columns["features"], None, None)
-    found = read_nodes(node_table, options)
-    own = found.index.node_ids
-    ids = list(range(found.n)) if own is None else [checks.plain(own[i]) for i in range(found.n)]
-    known = old_positions(graph, ids)
-    if known:
-        raise InputError(
-            f"{nodes} names {next(iter(known))!r}, which {graph.name} has already "
-            f"({len(known):,} such nodes); list only nodes that are new"
-        )
-    features = _features(node_table, found.feature_columns, found.n, own)
-    names = _edge_columns(edge_table, columns["source"], columns["target"], columns["weight"])
-    ends: dict[str, list[Any]] = {names.source: [], names.target: []}
-    weights = []
-    types = {name: pa.string() for name in ends}
-    if names.weight is not None and graph.weights is not None:
-        types[names.weight] = pa.float64()
-    room = FreeMemory(f"{edges}")
-    with edge_table.batches(types) as batches:
-        for batch in batches:
-            room.take(_END_BYTES * len(ends) * len(batch))
-            for name, values in ends.items():
-                values += _ids(batch.column(name), f"column {name!r} of {edges}")
-            if names.weight in types:
-                weights.append(floats(batch.column(names.weight)))
-    return {
-        "features": features,
-        "source": ends[names.source],
-        "target": ends[names.target],
-        "weights": np.concatenate(weights) if weights else None,
-        "node_ids": ids,
-    }
-
-
-def _ids(column: pa.Array, what: str) -> list[Any]:
-    """The ids in a column of an edge table."""
-    column = decoded(column)
-    if not (is_text(column.type) or pa.types.is_integer(column.type)):
-        raise InputError(f"{what} must hold ids, integers or text, got {column.type}")
-    if column.null_count:
-        raise InputError(f"{what} must have an id in every row, but some have none")
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-def _columns(graph: Graph) -> dict[str, Any]:
-    folder = Path(graph.source["data"]) if graph.source else None
-    if folder is None or not is_store(folder):
-        return _COLUMNS
-    known = read_manifest(folder).get("provenance", {}).get("columns", {})
-    if not isinstance(known, dict) or not all(
-        _is_column(name, known[name]) for name in known.keys() & _COLUMNS.keys()
-    ):
-        raise FormatError(f"{folder} is damaged: its manifest does not name the tables' columns")
-    return _COLUMNS | known
-
-
-def _is_column(name: str, value: Any) -> bool:
-    names = value if name == "features" and isinstance(value, list) else [value]
-    return all(isinstance(each, str) for each in names)
-
-
-def _features(table: TableFile, columns: list[str], n: int, own: Any) -> AnyArray:
-    with (
-        tempfile.TemporaryDirectory(prefix="fastgcn-") as folder,
-        StoreWriter(Path(folder) / "new") as writer,
-    ):
-        write_features(table, columns, writer, n, own)
-        return np.array(np.load(writer.path("features"), allow_pickle=False))
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeColumns:
-    """Names of the columns; `weight` is None if edges have no weights."""
-
-    source: str
-    target: str
-    weight: str | None
-
-
-def _edge_columns(table: TableFile, source: str, target: str, weight: str) -> EdgeColumns:
-    """The columns, checked to exist and to have fitting types."""
-    table.require(source, "where edges start")
-    table.require(target, "where edges end")
-    column = table.optional(weight, "weight", "edge weights")
-    if column is not None and not table.is_csv and not is_number(table.types[column]):
-        raise InputError(
-            f"column {column!r} of {table.path} must hold numbers to be edge weights, "
-            f"got {table.types[column]}"
-        )
-    return EdgeColumns(source, target, column)
-
-
-def _add_edges(
-    table: TableFile, columns: EdgeColumns, index: NodeIndex, sorter: EdgeSorter
-) -> None:
-    """Add all edges of the table to the sorter; raises if an end is not a node."""
-    types = {columns.source: index.arrow_type, columns.target: index.arrow_type}
-    if columns.weight is not None:
-        types[columns.weight] = pa.float64()
-    reader = _EdgeReader(table, columns, index)
-    with table.batches(types, rows=_ROWS) as batches:
-        for batch in batches:
-            source, target = reader.ends(batch)
-            weights = reader.weights(batch)
-            # A table with unknown ids is read to its end only to count them.
-            if reader.unknown_rows == 0:
-                sorter.add(source, target, weights)
-            reader.row += len(batch)
-    reader.check_known()
-
-
-class _EdgeReader:
-    """Turns batches of the edge table into node numbers and weights.
-
-    `row` is the number of the first row of the batch.
-    """
-
-    def __init__(self, table: TableFile, columns: EdgeColumns, index: NodeIndex) -> None:
-        self._path, self._columns, self._index = table.path, columns, index
-        self._unknown_ids: dict[object, None] = {}
-        self.unknown_rows = 0
-        self.row = 0
-
-    def ends(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
-        source = self._positions(batch, self._columns.source)
-        target = self._positions(batch, self._columns.target)
-        unknown = (source < 0) | (target < 0)
-        self.unknown_rows += int(np.count_nonzero(unknown))
-        return source, target
-
-    def _positions(self, batch: pa.RecordBatch, name: str) -> IntArray:
-        column = batch.column(name)
-        if column.null_count:
-            at = self.row + int(pc.index(column.is_null(), True).as_py()) + 1
-            raise InputError(f"{self._path} must have a {name!r} in every row; row {at:,} has none")
-        found = self._index.positions(column, f"column {name!r} of {self._path}")
-        for row in np.flatnonzero(found < 0).tolist():
-            if len(self._unknown_ids) >= _EXAMPLES:
-                break
-            self._unknown_ids[column[row].as_py()] = None
-        return found
-
-    def check_known(self) -> None:
-        if self.unknown_rows:
-            more = ", …" if len(self._unknown_ids) == _EXAMPLES else ""
-            raise InputError(
-                f"{self._path} has {self.unknown_rows:,} rows with an id that the node table does "
-                f"not have: {listed(self._unknown_ids)}{more}; it must list every node"
-            )
-
-    def weights(self, batch: pa.RecordBatch) -> FloatArray | None:
-        if self._columns.weight is None:
-            return None
-        weights = floats(batch.column(self._columns.weight))
-        # Not NaN, not negative, not infinite.
-        fine = (weights >= 0) & (weights < np.inf)
-        if not fine.all():
-            raise self._bad_weight(batch, int(np.argmin(fine)))
-        return weights
-
-    def _bad_weight(self, batch: pa.RecordBatch, row: int) -> InputError:
-        columns = self._columns
-        source, target, weight = (
-            batch.column(name)[row].as_py()
-            for name in (columns.source, columns.target, columns.weight)
-        )
-        got = "none" if weight is None else weight
-        return InputError(
-            f"column {columns.weight!r} of {self._path} must hold finite numbers, none "
-            f"negative, but the edge {source!r} → {target!r}, row {self.row + row + 1:,}, has {got}"
-        )
+__all__ = ["Encoders", "import_tables", "read_tables"]

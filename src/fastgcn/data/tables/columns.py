@@ -13,7 +13,7 @@ from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.data.layout import TextIds
 from fastgcn.data.tables.files import (
     FreeMemory,
-    TableFile,
+    Table,
     decoded,
     floats,
     is_list,
@@ -99,9 +99,8 @@ class IdCollector:
     def index(self) -> NodeIndex:
         """The index of all ids; fails if an id occurs twice."""
         kind = pa.large_string() if self._text else pa.int64()
-        chunks = [chunk.cast(kind) for chunk in self._chunks]
-        self._chunks.clear()
-        ids = pa.chunked_array(chunks, kind).combine_chunks()
+        ids = pa.chunked_array([chunk.cast(kind) for chunk in self._chunks], kind).combine_chunks()
+        self._chunks = [ids]
         index, repeated, first = _text_index(ids) if self._text else _integer_index(ids.to_numpy())
         if repeated:
             raise InputError(
@@ -281,7 +280,7 @@ class LabelReader(Protocol):
     def finish(self, node_ids: Sequence[Any] | None) -> Labels: ...
 
 
-def label_reader(table: TableFile, label: str, classes: Sequence[Any] | None) -> LabelReader | None:
+def label_reader(table: Table, label: str, classes: Sequence[Any] | None) -> LabelReader | None:
     """The reader of the column `label`, or of the columns "a,b,c"; None if there is none."""
     if "," in label and label not in table.types:
         if classes is not None:
@@ -342,7 +341,7 @@ class _ClassLists:
 class _ColumnPerClass:
     """A column of zeros and ones for each class."""
 
-    def __init__(self, table: TableFile, names: list[str]) -> None:
+    def __init__(self, table: Table, names: list[str]) -> None:
         self.columns = {}
         for name in names:
             kind = table.types[table.require(name, "labels")]

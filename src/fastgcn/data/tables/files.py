@@ -1,9 +1,9 @@
-"""`TableFile`: a CSV, TSV (both also compressed) or Parquet file, read in record batches."""
+"""`Table`, and `TableFile`: a CSV, TSV (both also compressed) or Parquet file, read in batches."""
 
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,31 +32,20 @@ _MOST_COLUMNS = 1 << 16  # of a CSV file; Arrow takes 20 seconds for the types o
 _SHOWN = 400  # characters of Arrow's messages
 
 
-class TableFile:
-    """A table file that exists and whose columns have distinct names.
+class Table:
+    """A table whose columns have distinct names.
 
-    `types` are the Arrow types of the columns: those of a Parquet file, or a guess from the
-    first block of a CSV file.
+    Attributes:
+        path: what messages call it.
+        types: the Arrow types of the columns.
+        is_csv: True if the types are only a guess from the first block of a CSV file.
     """
 
-    def __init__(self, path: Path) -> None:
+    is_csv = False
+
+    def __init__(self, path: Any, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         self.path = path
-        if not path.exists():
-            raise MissingFileError(f"there is no file {path}")
-        if not path.is_file():
-            kind = "a folder" if path.is_dir() else "a pipe or a device"
-            raise InputError(f"{path} must be a file, but is {kind}")
-        kind, self._compression = _kind(path)
-        self.is_csv = kind in _DELIMITERS
-        self._delimiter = _DELIMITERS.get(kind, "")
-        if path.stat().st_size == 0:
-            raise FormatError(f"{path} is empty")
-        with _translated(path, [], OSError):
-            if self.is_csv:
-                self._check_first_line()
-            schema = self._csv_schema() if self.is_csv else self._parquet_schema()
-            names = schema.names
-        self.types: dict[str, Any] = dict(zip(names, schema.types, strict=True))
+        self.types: dict[str, Any] = dict(zip(names, types, strict=True))
         if len(self.types) < len(names):
             [(twice, _)] = Counter(names).most_common(1)
             raise FormatError(f"{path} must name each column once, but has {twice!r} twice")
@@ -76,17 +65,55 @@ class TableFile:
             return None
         return self.require(name, what)
 
+    def batches(
+        self, columns: Mapping[str, pa.DataType], *, rows: int = 1 << 16, gaps: bool = False
+    ) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
+        """The named columns, batch by batch, at most about `rows` rows each; none is empty.
+
+        A CSV file's text is parsed to the given types; other columns keep their own types.
+        With `gaps`, NA, null and NaN among numbers of a CSV file are missing values too.
+        """
+        raise NotImplementedError
+
+
+class TableFile(Table):
+    """A table file that exists.
+
+    `types` are those of a Parquet file, or a guess from the first block of a CSV file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise MissingFileError(f"there is no file {path}")
+        if not path.is_file():
+            kind = "a folder" if path.is_dir() else "a pipe or a device"
+            raise InputError(f"{path} must be a file, but is {kind}")
+        self.path = path
+        kind, self._compression = _kind(path)
+        self.is_csv = kind in _DELIMITERS
+        self._delimiter = _DELIMITERS.get(kind, "")
+        if path.stat().st_size == 0:
+            raise FormatError(f"{path} is empty")
+        with _translated(path, [], OSError):
+            if self.is_csv:
+                self._check_first_line()
+            schema = self._csv_schema() if self.is_csv else self._parquet_schema()
+            names = schema.names
+        super().__init__(path, names, schema.types)
+
     @contextmanager
     def batches(
-        self, columns: Mapping[str, pa.DataType], *, rows: int = 1 << 16
+        self, columns: Mapping[str, pa.DataType], *, rows: int = 1 << 16, gaps: bool = False
     ) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The named columns, batch by batch, at most `rows` rows each in a Parquet file.
+        """As `Table.batches`; all text is UTF-8, and `rows` holds for Parquet files only.
 
-        A CSV file's text is parsed to the given types; Parquet columns keep their own types.
-        No batch is empty, and all text in it is UTF-8. An error of Arrow in the body of the
-        `with` statement becomes one sentence that names the file.
+        An error of Arrow in the body of the `with` statement becomes one sentence that names the
+        file.
         """
-        found = self._csv_batches(columns) if self.is_csv else self._parquet_batches(columns, rows)
+        if self.is_csv:
+            found = self._csv_batches(columns, gaps)
+        else:
+            found = self._parquet_batches(columns, rows)
         with _translated(self.path, list(self.types)), closing(found):
             yield found
 
@@ -113,12 +140,15 @@ class TableFile:
                     f"{_SEPARATORS[self._delimiter]}, and with points in fractions"
                 )
 
-    def _csv_batches(self, columns: Mapping[str, pa.DataType]) -> Generator[pa.RecordBatch]:
+    def _csv_batches(
+        self, columns: Mapping[str, pa.DataType], gaps: bool
+    ) -> Generator[pa.RecordBatch]:
         options = pa.csv.ConvertOptions(
             column_types=dict(columns),
             include_columns=list(columns),
-            null_values=[""],  # a node may be called NA or null
-            strings_can_be_null=True,
+            # A node may be called NA or null.
+            null_values=None if gaps else [""],
+            strings_can_be_null=not gaps,
         )
         with _translated(self.path, list(self.types), OSError):
             yield from csv_batches(self.path, self._compression, *self._how(), options)

@@ -1,50 +1,56 @@
-"""The node table: ids, labels and split, and copying the features into a store."""
+"""The node table: ids, labels and split."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from fastgcn.arrays import AnyArray, FloatArray
+from fastgcn.arrays import AnyArray
 from fastgcn.data.splits import stratified_split
-from fastgcn.data.store import StoreWriter
 from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex, label_reader
-from fastgcn.data.tables.files import TableFile, floats, is_list, is_number, is_text, listed
-from fastgcn.errors import FormatError, InputError
+from fastgcn.data.tables.files import Table, is_text
+from fastgcn.errors import InputError
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 
 _PARTS = {"": 0, "none": 0, "train": 1, "val": 2, "valid": 2, "validation": 2, "test": 3}
+
+# Whole numbers as labels: with more than this, an amount may have been taken for classes.
+_MANY_CLASSES = 100
+
+Notes = list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
     """The columns of the node table; see `fastgcn.data.tables.import_tables`."""
 
-    id: str
-    label: str
-    split: str
-    features: Sequence[str] | None
-    classes: Sequence[Any] | None
-    random_split: int | None
+    id: str = "id"
+    label: str = "label"
+    split: str = "split"
+    features: Sequence[str] | str | None = None
+    classes: Sequence[Any] | None = None
+    random_split: int | bool | None = None
+    scale: str = "auto"
+    drop: Sequence[str] = ()
+    kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Nodes:
-    """n nodes: their index by id, labels (as in `Graph`), split, and the feature columns."""
+    """n nodes: their index by id, labels (as in `Graph`), and split."""
 
     n: int
     index: NodeIndex
     labels: AnyArray | None
     class_names: tuple[str, ...]
     split: Split
-    feature_columns: list[str]
+    taken: set[str]
 
 
-def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
+def read_nodes(table: Table, options: NodeOptions, notes: Notes) -> tuple[Nodes, IdCollector]:
     """Read and check everything but the features."""
     table.require(options.id, "node ids")
     label_columns = label_reader(table, options.label, options.classes)
@@ -52,7 +58,7 @@ def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
     columns = {options.id: pa.string()}
     if label_columns is not None:
         columns |= label_columns.columns
-    features = feature_columns(table, options.features, {*columns, options.split})
+    taken = {*columns, options.split}
     if parts is not None:
         columns[options.split] = pa.string()
 
@@ -69,17 +75,43 @@ def read_nodes(table: TableFile, options: NodeOptions) -> Nodes:
 
     index = ids.index()
     labels, names = (None, ()) if label_columns is None else label_columns.finish(index.node_ids)
-    if options.random_split is not None:
-        split = _random_split(labels, options.random_split)
-    else:
+    _say_labels(labels, names, options, notes)
+    split = Split()
+    if parts is not None:
         what = f"column {options.split!r} of {table.path}"
-        split = Split() if parts is None else _split_of(parts, what, index.node_ids)
+        split = _split_of(parts, what, index.node_ids)
+    if options.random_split is not False and not any(len(part) for _, part in split.items()):
+        split = _random_split(labels, options.random_split, notes)
     checks.labelled(dict(split.items()), labels, index.node_ids)
-    return Nodes(ids.n, index, labels, names, split, features)
+    return Nodes(ids.n, index, labels, names, split, taken), ids
 
 
-def _split_reader(table: TableFile, options: NodeOptions) -> Categories | None:
-    if options.random_split is None:
+def _say_labels(
+    labels: AnyArray | None, names: Sequence[str], options: NodeOptions, notes: Notes
+) -> None:
+    if labels is None:
+        notes.append(
+            "no labels: the graph can be used by a trained network, but not to train one; --label "
+            "names their column"
+        )
+    elif labels.ndim == 1:
+        if len(names) == 1:
+            notes.append(
+                f"all labelled nodes have the class {names[0]!r}: there is nothing to learn, and "
+                "every score will be 1"
+            )
+        if len(names) > _MANY_CLASSES and all(name.lstrip("-").isdigit() for name in names):
+            notes.append(
+                f"column {options.label!r} has {len(names):,} different whole numbers, and each is "
+                "taken for a class; if it holds amounts, make a few classes of them first"
+            )
+        unlabelled = int(np.count_nonzero(labels < 0))
+        if unlabelled:
+            notes.append(f"{unlabelled:,} of {len(labels):,} nodes have no label")
+
+
+def _split_reader(table: Table, options: NodeOptions) -> Categories | None:
+    if options.random_split is None or options.random_split is False:
         column = table.optional(options.split, "split", "the split")
         if column is None:
             return None
@@ -93,13 +125,23 @@ def _split_reader(table: TableFile, options: NodeOptions) -> Categories | None:
     return None
 
 
-def _random_split(labels: AnyArray | None, seed: int) -> Split:
+def _random_split(labels: AnyArray | None, seed: int | bool | None, notes: Notes) -> Split:
+    if labels is None and seed is None:
+        return Split()
     if labels is None:
         raise InputError(
             "random_split needs labels, but the node table has none; name their column "
             "(--label, or label= in Python)"
         )
-    return stratified_split(labels, seed=seed)
+    drawn = 0 if seed is None else seed
+    split = stratified_split(labels, seed=drawn)
+    shares = "of the nodes" if labels.ndim == 2 else "of each class"
+    why = "the table has no split: " if seed is None else ""
+    notes.append(
+        f"{why}60, 20 and 20 % {shares} are training, validation and test nodes, drawn with seed "
+        f"{drawn}" + ("; --split random --seed N draws others" if seed is None else "")
+    )
+    return split
 
 
 def _split_of(parts: Categories, what: str, node_ids: Sequence[Any] | None) -> Split:
@@ -115,132 +157,3 @@ def _split_of(parts: Categories, what: str, node_ids: Sequence[Any] | None) -> S
             )
     part = np.array([*(_PARTS[word] for word in words), 0])[codes]
     return Split(*(np.flatnonzero(part == number) for number in (1, 2, 3)))
-
-
-# Numbers of a Parquet file that are in memory together.
-_TOGETHER = 1 << 20
-
-# Tables of new nodes cannot use the second remedy: their columns are those of the graph.
-_LEAVE_OUT = (
-    "take the column out of the table, or name those that are features at import "
-    "(--features a,b,c, or features= in Python)"
-)
-
-
-def feature_columns(table: TableFile, asked: Sequence[str] | None, taken: set[str]) -> list[str]:
-    """The columns `asked`, or else all that are not `taken`; numbers, or one list of numbers."""
-    if asked is None:
-        columns = [name for name in table.types if name not in taken]
-        if not columns:
-            raise InputError(f"{table.path} has no features: it must have numeric columns")
-    else:
-        columns = [asked] if isinstance(asked, str) else list(asked)
-        _check_asked(table, columns, taken)
-    for name in columns:
-        kind = table.types[name]
-        if is_list(kind) and is_number(kind.value_type):
-            if len(columns) > 1:
-                raise InputError(
-                    f"features must be either numeric columns or one column of lists, but "
-                    f"{table.path} has both; {_LEAVE_OUT}"
-                )
-        elif not is_number(kind) and not (table.is_csv and pa.types.is_null(kind)):
-            raise InputError(
-                f"column {name!r} of {table.path} must hold numbers to be a feature, got {kind}; "
-                f"{_LEAVE_OUT}"
-            )
-    return columns
-
-
-def _check_asked(table: TableFile, columns: list[str], taken: set[str]) -> None:
-    if not columns:
-        raise InputError("features must name at least one column, got none")
-    for name in columns:
-        table.require(name, "features")
-        if name in taken:
-            raise InputError(f"column {name!r} of {table.path} cannot also be a feature")
-    if len(set(columns)) < len(columns):
-        raise InputError(f"features must name each column once, got {listed(columns)}")
-
-
-def write_features(
-    table: TableFile,
-    columns: list[str],
-    writer: StoreWriter,
-    n: int,
-    node_ids: Sequence[Any] | None,
-) -> int:
-    """Copy the columns to the store's `features` (n, F) float32, batch by batch; returns F."""
-    kind = table.types[columns[0]]
-    guess = getattr(kind, "list_size", 1024) if is_list(kind) else len(columns)
-    types = {name: _csv_type(table.types[name]) for name in columns}
-    reader = _FeatureReader(table, columns, node_ids)
-    out: AnyArray | None = None
-    with table.batches(types, rows=max(1, _TOGETHER // max(guess, 1))) as batches:
-        for batch in batches:
-            start = reader.row
-            block = reader.read(batch)
-            if reader.row > n:
-                break
-            if out is None:
-                out = writer.create("features", (n, block.shape[1]), np.float32)
-            out[start : reader.row] = block
-    if out is None or reader.row != n:
-        raise FormatError(f"{table.path} is damaged: its columns do not have equally many rows")
-    return int(out.shape[1])
-
-
-def _csv_type(guess: pa.DataType) -> pa.DataType:
-    """Bools stay; others become float64: rows after the guess's first block may have fractions."""
-    return guess if pa.types.is_boolean(guess) else pa.float64()
-
-
-class _FeatureReader:
-    """Turns batches of the feature columns into (rows, F) float32, checked to be finite."""
-
-    def __init__(
-        self, table: TableFile, columns: list[str], node_ids: Sequence[Any] | None
-    ) -> None:
-        self._path, self._columns, self._node_ids = table.path, columns, node_ids
-        self._lists = is_list(table.types[columns[0]])
-        self._width = -1
-        self.row = 0
-
-    def read(self, batch: pa.RecordBatch) -> FloatArray:
-        if self._lists:
-            block = self._list_block(batch.column(0))
-        else:
-            block = np.stack([floats(column) for column in batch.columns], axis=1)
-        bad = ~np.isfinite(block)
-        if bad.any():
-            row, column = (int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-            raise self._error(
-                row,
-                0 if self._lists else column,
-                "must hold finite numbers",
-                "has none" if np.isnan(block[row, column]) else "has one beyond float32",
-            )
-        self.row += len(batch)
-        return block
-
-    def _list_block(self, lists: pa.Array) -> FloatArray:
-        lengths = pc.fill_null(pc.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
-        if self._width < 0:
-            self._width = int(lengths[0])
-        unequal = lengths != max(self._width, 1)
-        if unequal.any():
-            row = int(np.argmax(unequal))
-            raise self._error(
-                row,
-                0,
-                f"must hold lists of one length, {self._width} as in the first row",
-                "has no list" if lengths[row] < 0 else f"has {lengths[row]} numbers",
-            )
-        return floats(lists.flatten()).reshape(len(lists), self._width)
-
-    def _error(self, row: int, column: int, expected: str, got: str) -> InputError:
-        node = checks.named(self.row + row, self._node_ids)
-        return InputError(
-            f"column {self._columns[column]!r} of {self._path} {expected}, but {node} {got}; "
-            f"fill it in, or {_LEAVE_OUT}"
-        )
