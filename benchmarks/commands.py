@@ -186,7 +186,7 @@ def peers(
     data: Data = None,
     splits: Annotated[int, typer.Option(help="Random splits 0..N-1.")] = 5,
     seeds: Annotated[int, typer.Option(help="Seeds 0..N-1 of every split.")] = 5,
-    device: Annotated[str, typer.Option(help="cpu or cuda, for PyG's accuracy.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Of PyG's accuracy: cpu, cuda, or none.")] = "cpu",
     jobs: Annotated[
         int, typer.Option(help="Processes in which ours train beside PyG's; 0: after them.")
     ] = 0,

@@ -226,7 +226,7 @@ def _next(turn: Any) -> int:
 def measure_all(path: Path, plan: Plan, *, device: str, jobs: int, budget: float) -> None:
     """Both sides at once, ours in `jobs` processes, for at most about `budget` seconds.
 
-    With no jobs, ours come after the peers, in this process.
+    With no jobs, ours come after the peers, in this process. The device `none` leaves PyG out.
     """
     until, cells = time.time() + budget, our_cells(plan)
     context = get_context("spawn")
@@ -237,7 +237,8 @@ def measure_all(path: Path, plan: Plan, *, device: str, jobs: int, budget: float
     ]
     for worker in workers:
         worker.start()
-    measure_peers(path, plan, device, until)
+    if device != "none":
+        measure_peers(path, plan, device, until)
     if not workers:
         measure_ours(path, cells, until)
     for worker in workers:

@@ -15,10 +15,15 @@ Scores = Mapping[str, Mapping[Cell, float]]  # by who, test micro-F1
 
 
 def scores(results: Results, cells: Sequence[Cell]) -> dict[str, dict[Cell, float]]:
-    """Test micro-F1 of everyone on the cells that all have, and of PyG's search over all kinds."""
-    found: dict[str, dict[Cell, float]] = {who: {} for who in (OURS, *KINDS, SEARCH)}
-    for cell in cells:
-        records = {who: results.get(key(who, cell)) for who in (OURS, *KINDS)}
+    """Test micro-F1 of everyone on the cells that all have, and of PyG's search over all kinds.
+
+    If some cells have fresh results of everyone, only these count.
+    """
+    everyone = (OURS, *KINDS)
+    found: dict[str, dict[Cell, float]] = {who: {} for who in (*everyone, SEARCH)}
+    fresh = [cell for cell in cells if all(results.is_fresh(key(who, cell)) for who in everyone)]
+    for cell in fresh or cells:
+        records = {who: results.get(key(who, cell)) for who in everyone}
         present = {who: record for who, record in records.items() if record is not None}
         if len(present) < len(records):
             continue
@@ -55,11 +60,13 @@ def paired(ours: Mapping[Cell, float], theirs: Mapping[Cell, float]) -> tuple[fl
 
 
 def verdict(difference: float, error: float) -> str:
-    """Differences within their error are ties.
+    """Differences within their error are ties; of a single pair nothing is said.
 
     >>> verdict(0.2, 0.3), verdict(0.4, 0.3), verdict(-0.4, 0.3), verdict(0.4, float("nan"))
-    ('tie', 'better', 'worse', 'better')
+    ('tie', 'better', 'worse', '–')
     """
+    if np.isnan(error):
+        return DASH
     if abs(difference) <= error:
         return "tie"
     return "better" if difference > 0 else "worse"

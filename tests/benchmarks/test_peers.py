@@ -24,7 +24,7 @@ from benchmarks.peers.accuracy import (
 )
 from benchmarks.peers.networks import KINDS, Network, Setting, edges_for, grid
 from benchmarks.peers.search import Trainer, Tried, select, train
-from benchmarks.results import Results
+from benchmarks.results import Results, code_hash
 
 from fastgcn import Graph, TrainConfig, fit, load
 from fastgcn.train.training import best_epoch, should_stop
@@ -35,7 +35,7 @@ with warnings.catch_warnings():
     from torch_geometric.nn import GCNConv, SAGEConv
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Sparse (CSR|invariant):UserWarning", "ignore:.*not writable:UserWarning"
+    "ignore:Sparse (CSR|CSC|invariant):UserWarning", "ignore:.*not writable:UserWarning"
 )
 SMALL = [Setting("GCN", 8, 0.3, 5e-4), Setting("GCN", 4, 0.5, 0.0)]
 
@@ -77,6 +77,23 @@ def test_layers_are_pygs_in_every_form(kind: str, small_graph: Graph) -> None:
         layer.load_state_dict(own.state_dict())
     first, second = as_documented
     torch.testing.assert_close(second(first(task.x, task.ends).relu(), task.ends), plain)
+
+
+def test_graphsage_is_fused_without_messages(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_of(small_graph, "cpu")
+    trainer = Trainer(task, Setting("GraphSAGE", 8, 0.0, 0.0))
+    gradients = []
+    for fused in (False, True):
+        if fused:
+            duels.fuse(trainer)
+            for layer in trainer.network.layers:
+                monkeypatch.setattr(layer, "message", None)
+        loss = trainer.network(task.x, trainer.edges).square().sum()
+        gradients.append(torch.autograd.grad(loss, trainer.weights))
+    for plain, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, other, rtol=1e-4, atol=1e-4)
 
 
 def test_the_stopping_rule_is_ours(monkeypatch: pytest.MonkeyPatch, small_graph: Graph) -> None:
@@ -211,15 +228,27 @@ def test_ours_is_the_default_on_one_thread(quick: Graph) -> None:
     assert found["val_micro_f1"] == run.metrics["val_micro_f1"]
 
 
-def on_file(path: Path, scores: dict[str, list[tuple[float, float]]]) -> Results:
-    """Results of two splits: (validation, test) scores by who."""
+def on_file(
+    path: Path, scores: dict[str, list[tuple[float, float]]], fresh: tuple[int, ...] = ()
+) -> Results:
+    """Results of two splits: (validation, test) scores by who; those of some splits are fresh."""
+    of = ("fastgcn.errors",)
+    code = {"code": {"of": of, "hash": code_hash(of)}}
     with path.open("w") as file:
         for who, pairs in scores.items():
             for split, (val, test) in enumerate(pairs):
                 value = {"val_micro_f1": val, "test_micro_f1": test}
                 name = key(who, Cell("cora", "random", split, 0))
-                file.write(json.dumps({"key": name, "value": value}) + "\n")
+                line = {"key": name, "value": value} | (code if split in fresh else {})
+                file.write(json.dumps(line) + "\n")
     return Results(path)
+
+
+def test_stale_and_fresh_runs_are_not_mixed(tmp_path: Path) -> None:
+    same = [(0.5, 0.5), (0.6, 0.6)]
+    results = on_file(tmp_path / "r.jsonl", dict.fromkeys((OURS, *KINDS), same), fresh=(1,))
+    cells = [Cell("cora", "random", split, 0) for split in (0, 1)]
+    assert paired.scores(results, cells)[OURS] == {cells[1]: 0.6}
 
 
 def test_the_table_pairs_runs_and_calls_ties(tmp_path: Path) -> None:
