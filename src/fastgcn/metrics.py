@@ -13,6 +13,9 @@ from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray, is_finite
 
 _LOWER_IS_BETTER = ("loss", "calibration_error")
 
+# The scores that every validation has.
+USUAL = frozenset({"micro_f1", "macro_f1", "accuracy", "loss"})
+
 # What `evaluate` adds to the four scores that every validation has.
 MORE = ("balanced_accuracy", "f1", "roc_auc", "average_precision", "calibration_error")
 
@@ -153,33 +156,51 @@ def tally(
     Both are arrays, or both are tensors on one device. Tensors are counted where they are, and
     the host waits for them once.
     """
-    # Both libraries have the functions used here, under the same names.
-    library: Any = torch if isinstance(probabilities, Tensor) else np
-    found: Any = probabilities
-    known: Any = labels
+    if isinstance(probabilities, Tensor):
+        assert isinstance(labels, Tensor)
+        return read_tally(tally_on_device(probabilities, labels, decision), len(labels))
+    right, chances, classes = _count_all(np, probabilities, labels, decision)
+    loss = -np.log(np.clip(chances, 1e-12, 1.0)).sum()
+    return Tally(len(right), int(right.sum()), float(loss), math.prod(chances.shape), *classes)
+
+
+def tally_on_device(
+    probabilities: Tensor, labels: Tensor, decision: Decision | None = None
+) -> Tensor:
+    """The counts of a `Tally` (3 + 3C,), which `read_tally` reads; nothing here is waited for."""
+    right, chances, classes = _count_all(torch, probabilities, labels, decision)
+    loss = -torch.log(torch.clip(chances, 1e-12, 1.0)).sum()
+    facts = torch.stack([loss, right.sum().double()])
+    decisions = torch.full_like(facts[:1], math.prod(chances.shape))
+    return torch.cat([facts, decisions, *[part.double() for part in classes]])
+
+
+def read_tally(found: Tensor, nodes: int) -> Tally:
+    """The tally of so many nodes, from what `tally_on_device` has counted."""
+    loss, right, decisions, *counts = found.tolist()
+    classes = np.array(counts, np.int64).reshape(3, -1)
+    return Tally(nodes, int(right), loss, int(decisions), *classes)
+
+
+def _count_all(
+    library: Any, found: Any, known: Any, decision: Decision | None
+) -> tuple[Any, Any, list[Any]]:
+    """Which nodes (k,) have all their labels right, the probability of each truth, and how many of
+    each class are predicted correctly, predicted, and true; by numpy or by torch, which have the
+    functions used here under the same names."""
     if known.ndim == 2:
         truth, guess = known > 0, found > 0.5
         chances = library.asarray(found, dtype=library.float64)
         chances = library.where(truth, chances, 1.0 - chances)
-        right = (truth == guess).all(1)
-        classes = [part.sum(0) for part in (truth & guess, guess, truth)]
-    else:
-        best = (decision or Decision()).classes(found)
-        right = best == known
-        chances = _of_classes(found, known)
-        n_classes = found.shape[1]
-        classes = [
-            _count(known, right, n_classes),
-            _count(best, None, n_classes),
-            _count(known, None, n_classes),
-        ]
-    loss = -library.log(library.clip(chances, 1e-12, 1.0)).sum()
-    nodes, decisions = len(found), math.prod(chances.shape)
-    if isinstance(loss, Tensor):
-        facts = torch.stack([loss, right.sum().double()])
-        loss, hits, *counts = torch.cat([facts, *[part.double() for part in classes]]).tolist()
-        return Tally(nodes, int(hits), loss, decisions, *np.array(counts, np.int64).reshape(3, -1))
-    return Tally(nodes, int(right.sum()), float(loss), decisions, *classes)
+        return (
+            (truth == guess).all(1),
+            chances,
+            [part.sum(0) for part in (truth & guess, guess, truth)],
+        )
+    best = (decision or Decision()).classes(found)
+    right, n_classes = best == known, found.shape[1]
+    counts = [(known, right), (best, None), (known, None)]
+    return right, _of_classes(found, known), [_count(*each, n_classes) for each in counts]
 
 
 def _of_classes(found: Any, known: Any) -> Any:
@@ -221,7 +242,7 @@ def scored(
     their rows, which scores that depend on an order of all nodes need.
     """
     metrics = reduce(tally(found, labels, decision)).metrics()
-    names = set(also) - {"micro_f1", "macro_f1", "accuracy", "loss"}
+    names = set(also) - USUAL
     if not names:
         return metrics
     rows, known = gather(found, labels)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 import fastgcn
@@ -14,6 +15,7 @@ from fastgcn.data.tables.new_rows import read_new_nodes
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from tests.cli_runner import run_cli
+from tests.customers import customers
 from tests.tables import EDGES, NODES, dense, read, read_csv, write
 
 N = 100
@@ -235,3 +237,20 @@ def test_the_command_says_and_keeps_its_choices(
         refused = run_cli(capfd, *tables, tmp_path / "t", *flags)
         assert refused.code == 1
         assert message in refused.err
+
+
+def test_the_two_lines_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bank = customers(300, 1500)
+    names = {"customer": "id", "status": "label"}
+    nodes = bank.nodes.rename_columns([names.get(n, n) for n in bank.nodes.column_names])
+    ends = bank.edges.select(["payer", "payee"]).rename_columns(["source", "target"])
+    pa.csv.write_csv(nodes, "n.csv")
+    pa.csv.write_csv(ends, "e.csv")
+    imported = run_cli(capfd, "import", "--nodes", "n.csv", "--edges", "e.csv", "--out", "mine")
+    assert imported.code == 0, imported.err
+    trained = run_cli(capfd, "train", "mine", "--epochs", 1, "--hidden", 8, "--json")
+    assert trained.code == 0, trained.err
+    assert "test_micro_f1" in trained.out

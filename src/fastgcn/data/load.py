@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fastgcn.data.objects import as_graph
 from fastgcn.data.readers import READERS, table_files
 from fastgcn.data.readers.parts import check_options, choice
 from fastgcn.data.splits import random_split as draw_split
@@ -16,8 +17,8 @@ _RANDOM_SPLIT = ("seed", "train", "val", "test")
 _LISTED = 20  # most files that a message names
 
 
-def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
-    """Load a graph from a file, a folder or by name.
+def load(name_or_path: Any, **options: Any) -> Graph:
+    """Load a graph from a file, a folder or by name, or convert one of another library.
 
     An existing path takes precedence over a name. A store opens memory-mapped. The format of
     other files and folders is recognised by file names, or given by `format=`:
@@ -27,11 +28,15 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     * `graphsaint`, `reddit-fastgcn`, `reddit-dgl`, `gnn-benchmark`, `npz`, options `name`,
       `directed`;
     * `ogb`, options `name`, `split`, `directed`, `features`;
+    * `pyg`, a `.pt` file of a PyG `Data`;
     * `tables`, with the options of `fastgcn.data.tables.import_tables`.
 
     Names are `digits`, which comes with the package; `cora`, `citeseer`, `pubmed`, which are
     downloaded once; `reddit-sim`, `products-sim`, which are generated once; and those of the
     data sets in the folder `FASTGCN_DATA`.
+
+    A `Data` of PyG, a networkx graph and (graph, labels) of OGB are converted (`Graph.from_pyg`,
+    `Graph.from_networkx`); `options` are those of the conversion.
 
     With `split="random"`, `stratified_split` makes a new split of the labelled nodes, from `seed`
     and the shares `train`, `val`, `test`.
@@ -41,9 +46,11 @@ def load(name_or_path: str | os.PathLike[str], **options: Any) -> Graph:
     >>> len(load("digits", split="random", seed=1, train=0.5).split.train)
     899
     """
-    if not isinstance(name_or_path, str | os.PathLike) or (
-        os.fspath(name_or_path) in ("", b"") or "\0" in str(name_or_path)
-    ):
+    if not isinstance(name_or_path, str | os.PathLike):
+        split = _take_random_split(options)
+        graph = as_graph(name_or_path, **options)
+        return graph if split is None else draw_split(graph, **split)
+    if os.fspath(name_or_path) in ("", b"") or "\0" in str(name_or_path):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
     path = Path(name_or_path).expanduser()
     recover(path)

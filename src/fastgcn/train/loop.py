@@ -14,6 +14,7 @@ from fastgcn.backends.base import score
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
+from fastgcn.data.load import load
 from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import memory_of_device, thread_count
@@ -37,7 +38,7 @@ _CHECKPOINT_EVERY = 1.0
 
 
 def fit(
-    graph: Graph,
+    graph: Any,
     config: TrainConfig | None = None,
     *,
     run_dir: str | os.PathLike[str] | None = None,
@@ -48,6 +49,9 @@ def fit(
     **settings: Any,
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
+
+    `graph` is a `Graph`, or what `fastgcn.load` takes: a path, a name, or a graph of PyG, networkx
+    or OGB.
 
     Settings are given by `config`, by name (`epochs=20`), or both; a name overrides the config.
     Settings that are not given come from the named preset (`preset="paper"`), or are chosen for
@@ -71,6 +75,8 @@ def fit(
     >>> len(run.history), run.config.norm
     (2, 'layer')
     """
+    if not isinstance(graph, Graph):
+        graph = load(graph)
     if shard is None and sampler is None and model is None:
         choice = choose(graph, config, settings)
     else:

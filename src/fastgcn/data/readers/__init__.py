@@ -14,6 +14,7 @@ from fastgcn.data.readers.matrices import (
 from fastgcn.data.readers.ogb import OGB
 from fastgcn.data.readers.parts import Reader, check_options, default_name
 from fastgcn.data.readers.planetoid import PLANETOID
+from fastgcn.data.readers.pyg import PYG
 from fastgcn.errors import InputError, MissingFileError
 from fastgcn.graph.graph import Graph
 
@@ -64,5 +65,6 @@ READERS: tuple[Reader, ...] = (
     REDDIT_DGL,
     GNN_BENCHMARK,
     NPZ_FOLDER,
+    PYG,
     TABLES,
 )

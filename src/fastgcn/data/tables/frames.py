@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from fastgcn.data.readers.npz import read_npy
 from fastgcn.data.tables.files import Table, TableFile
 from fastgcn.errors import InputError, MissingFileError, library
 from fastgcn.progress import progress
@@ -65,6 +67,8 @@ def table_of(source: Any, name: str) -> Table:
                 f"{path} is a database: name a table or a query of it, such as "
                 f"{path}:customers or '{path}:SELECT * FROM customers'"
             )
+        if Path(path).suffix == ".npy":
+            return _rows_of_array(Path(source))
         return TableFile(Path(source))
     if not (isinstance(source, pa.Table) or _is_frame(source)):
         raise InputError(
@@ -76,6 +80,21 @@ def table_of(source: Any, name: str) -> Table:
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{name} cannot be read as a table: {reason}") from None
+
+
+def _rows_of_array(path: Path) -> Table:
+    """A matrix of features as a node table: row i is the node i, and has one column of lists."""
+    if not path.is_file():
+        raise MissingFileError(f"there is no file {path}")
+    array = read_npy(path)
+    if array.ndim != 2 or array.dtype.kind not in "fiub" or 0 in array.shape:
+        raise InputError(
+            f"{path} must hold a matrix of numbers, a row for each node, got {array.dtype} of "
+            f"shape {array.shape}"
+        )
+    flat = np.ascontiguousarray(array, np.float32).reshape(-1)
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(flat), array.shape[1])
+    return TableInMemory(pa.table({"id": np.arange(len(array)), "features": rows}), str(path))
 
 
 def _arrow(source: Any) -> pa.Table:
