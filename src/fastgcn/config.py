@@ -44,7 +44,7 @@ LARGEST_POWER = 16
 
 # Settings that complete settings of earlier versions lack: these have the defaults then, which is
 # the behaviour they had.
-_ADDED = frozenset({"pair"})
+_ADDED = frozenset({"pair", "metric", "calibrate"})
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
@@ -58,6 +58,22 @@ def _check_device(device: str) -> None:
 def _check_memory(memory: str) -> None:
     if memory != "auto":
         memory_bytes(memory)
+
+
+# What validation can select by, beside recall@K and recall@P%.
+METRICS = (
+    "micro_f1", "macro_f1", "accuracy", "balanced_accuracy", "f1", "roc_auc", "average_precision",
+    "loss", "calibration_error",
+)  # fmt: skip
+
+
+def _check_metric(name: str) -> None:
+    found = re.fullmatch(r"recall@([0-9]{1,9}|[0-9]{1,2}(?:\.[0-9]{1,4})?%|100%)", name)
+    if name not in ("auto", *METRICS) and (found is None or not float(found[1].rstrip("%"))):
+        raise InputError(
+            f"metric must be auto, {', '.join(METRICS)}, recall@K or recall@P%, "
+            f"got {name!r}{nearest(name, METRICS)}"
+        )
 
 
 _general = partial(setting, group="General")
@@ -163,6 +179,12 @@ class TrainConfig:
         automatic=True, at_least=0, below=1)
     class_weight: Literal["none", "balanced"] = _training(
         "none", "Weight of a class in the loss: none (equal) or balanced (1/frequency).")
+    metric: str = _training("auto",
+        "What validation selects by: micro_f1, macro_f1, accuracy, balanced_accuracy, f1, roc_auc, "
+        "average_precision, loss, calibration_error, recall@K or recall@P%; auto: micro_f1, or "
+        "average_precision for two classes of which one is rare.", check_text=_check_metric)
+    calibrate: bool = _training(True,
+        "Divide outputs by a temperature fitted on validation nodes, if that lowers their loss.")
     drop_last: bool = _training(False, "Leave out a last batch that is not full.")
     early_stopping: EarlyStopping = _training(
         "patience", "Stopping rule: none, authors (their program's) or patience.")

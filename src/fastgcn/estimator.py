@@ -92,11 +92,16 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
         return self
 
     def predict(self, X: Any) -> AnyArray:
-        """(k,) the class of each node; for multi-label data (k, C) bool, its labels."""
-        probabilities = self.predict_proba(X)
+        """(k,) the class of each node; for multi-label data (k, C) bool, its labels.
+
+        Of two classes, it is by the threshold that validation has chosen (`run_.model.decision`).
+        """
+        graph, nodes = self._asked(X)
+        probabilities = predict(self.run_, graph, nodes)
         if self.run_.model.multilabel:
             return probabilities > 0.5
-        chosen: AnyArray = self.classes_[probabilities.argmax(axis=1)]
+        place = np.argsort(self._columns)  # of each of the model's classes, in `classes_`
+        chosen: AnyArray = self.classes_[place[self.run_.model.decision.classes(probabilities)]]
         return chosen
 
     def predict_proba(self, X: Any) -> FloatArray:

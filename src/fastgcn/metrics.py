@@ -1,14 +1,57 @@
-"""Scores of predicted against true labels."""
+"""Scores of predicted against true labels, and how outputs become probabilities and classes."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray, is_finite
+
+_LOWER_IS_BETTER = ("loss", "calibration_error")
+
+# The scores that every validation has.
+USUAL = frozenset({"micro_f1", "macro_f1", "accuracy", "loss"})
+
+# What `evaluate` adds to the four scores that every validation has.
+MORE = ("balanced_accuracy", "f1", "roc_auc", "average_precision", "calibration_error")
+
+_BINS = 15  # of the calibration error
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How a network's outputs become probabilities, and these a class.
+
+    Attributes:
+        temperature: outputs are divided by it before the softmax (or sigmoid).
+        positive: of two classes, the one that the threshold, F1 and recall@K are about.
+        threshold: the least probability of the positive class at which it is predicted; one half
+            stands for the more probable class, whatever their number.
+    """
+
+    temperature: float = 1.0
+    positive: int | None = None
+    threshold: float = 0.5
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; without `positive` if there is none."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def classes(self, probabilities: Any) -> Any:
+        """(k,) class ids for (k, C) probabilities, an array or a tensor.
+
+        >>> Decision(positive=0, threshold=0.3).classes(np.array([[0.4, 0.6], [0.1, 0.9]])).tolist()
+        [0, 1]
+        """
+        if self.positive is None or self.threshold == 0.5 or probabilities.shape[1] != 2:
+            return probabilities.argmax(1)
+        found = probabilities[:, self.positive] >= self.threshold
+        number = found.long() if isinstance(found, Tensor) else found.astype(np.int64)
+        return number if self.positive == 1 else 1 - number
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +72,29 @@ class Metrics:
     recall: tuple[float, ...]
     f1: tuple[float, ...]
     support: tuple[int, ...]  # true nodes per class
+    more: Mapping[str, float] = field(default_factory=dict)  # such as roc_auc, if asked for
 
     def scores(self) -> dict[str, Any]:
-        """The four figures by name."""
+        """The four figures by name, and those of `more`."""
         names = ("micro_f1", "macro_f1", "accuracy", "loss")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | dict(self.more)
 
 
-def measure(probabilities: FloatArray, labels: IntArray | BoolArray) -> Metrics:
+def better(name: str, value: float) -> float:
+    """The value with a sign such that higher is better."""
+    return -value if name in _LOWER_IS_BETTER else value
+
+
+def measure(
+    probabilities: FloatArray, labels: IntArray | BoolArray, decision: Decision | None = None
+) -> Metrics:
     """Scores of (k, C) probabilities against (k,) class ids or (k, C) label sets.
 
     >>> m = measure(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]]), np.array([0, 1, 1]))
     >>> round(m.micro_f1, 3), m.support
     (0.667, (1, 2))
     """
-    return tally(probabilities, labels).metrics()
+    return tally(probabilities, labels, decision).metrics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,39 +146,61 @@ class Tally:
         )
 
 
-def tally(probabilities: FloatArray | Tensor, labels: IntArray | BoolArray | Tensor) -> Tally:
+def tally(
+    probabilities: FloatArray | Tensor,
+    labels: IntArray | BoolArray | Tensor,
+    decision: Decision | None = None,
+) -> Tally:
     """The counts for (k, C) probabilities against (k,) class ids or (k, C) label sets.
 
     Both are arrays, or both are tensors on one device. Tensors are counted where they are, and
     the host waits for them once.
     """
-    # Both libraries have the functions used here, under the same names.
-    library: Any = torch if isinstance(probabilities, Tensor) else np
-    found: Any = probabilities
-    known: Any = labels
+    if isinstance(probabilities, Tensor):
+        assert isinstance(labels, Tensor)
+        return read_tally(tally_on_device(probabilities, labels, decision), len(labels))
+    right, chances, classes = _count_all(np, probabilities, labels, decision)
+    loss = -np.log(np.clip(chances, 1e-12, 1.0)).sum()
+    return Tally(len(right), int(right.sum()), float(loss), math.prod(chances.shape), *classes)
+
+
+def tally_on_device(
+    probabilities: Tensor, labels: Tensor, decision: Decision | None = None
+) -> Tensor:
+    """The counts of a `Tally` (3 + 3C,), which `read_tally` reads; nothing here is waited for."""
+    right, chances, classes = _count_all(torch, probabilities, labels, decision)
+    loss = -torch.log(torch.clip(chances, 1e-12, 1.0)).sum()
+    facts = torch.stack([loss, right.sum().double()])
+    decisions = torch.full_like(facts[:1], math.prod(chances.shape))
+    return torch.cat([facts, decisions, *[part.double() for part in classes]])
+
+
+def read_tally(found: Tensor, nodes: int) -> Tally:
+    """The tally of so many nodes, from what `tally_on_device` has counted."""
+    loss, right, decisions, *counts = found.tolist()
+    classes = np.array(counts, np.int64).reshape(3, -1)
+    return Tally(nodes, int(right), loss, int(decisions), *classes)
+
+
+def _count_all(
+    library: Any, found: Any, known: Any, decision: Decision | None
+) -> tuple[Any, Any, list[Any]]:
+    """Which nodes (k,) have all their labels right, the probability of each truth, and how many of
+    each class are predicted correctly, predicted, and true; by numpy or by torch, which have the
+    functions used here under the same names."""
     if known.ndim == 2:
         truth, guess = known > 0, found > 0.5
         chances = library.asarray(found, dtype=library.float64)
         chances = library.where(truth, chances, 1.0 - chances)
-        right = (truth == guess).all(1)
-        classes = [part.sum(0) for part in (truth & guess, guess, truth)]
-    else:
-        best = found.argmax(1)
-        right = best == known
-        chances = _of_classes(found, known)
-        n_classes = found.shape[1]
-        classes = [
-            _count(known, right, n_classes),
-            _count(best, None, n_classes),
-            _count(known, None, n_classes),
-        ]
-    loss = -library.log(library.clip(chances, 1e-12, 1.0)).sum()
-    nodes, decisions = len(found), math.prod(chances.shape)
-    if isinstance(loss, Tensor):
-        facts = torch.stack([loss, right.sum().double()])
-        loss, hits, *counts = torch.cat([facts, *[part.double() for part in classes]]).tolist()
-        return Tally(nodes, int(hits), loss, decisions, *np.array(counts, np.int64).reshape(3, -1))
-    return Tally(nodes, int(right.sum()), float(loss), decisions, *classes)
+        return (
+            (truth == guess).all(1),
+            chances,
+            [part.sum(0) for part in (truth & guess, guess, truth)],
+        )
+    best = (decision or Decision()).classes(found)
+    right, n_classes = best == known, found.shape[1]
+    counts = [(known, right), (best, None), (known, None)]
+    return right, _of_classes(found, known), [_count(*each, n_classes) for each in counts]
 
 
 def _of_classes(found: Any, known: Any) -> Any:
@@ -152,3 +225,93 @@ def _share(part: AnyArray, whole: AnyArray) -> FloatArray:
     """part / whole, zero where `whole` is zero."""
     whole = np.asarray(whole, dtype=np.float64)
     return np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
+
+
+def scored(
+    found: Any,
+    labels: Any,
+    decision: Decision,
+    also: Iterable[str] = (),
+    *,
+    reduce: Callable[[Tally], Tally] = lambda own: own,
+    gather: Callable[[Any, Any], tuple[Any, Any]] = lambda rows, known: (rows, known),
+) -> Metrics:
+    """Scores of (k, C) probabilities, with those of the names `also` that are defined for them.
+
+    If several processes have some nodes each, `reduce` adds up their tallies, and `gather` joins
+    their rows, which scores that depend on an order of all nodes need.
+    """
+    metrics = reduce(tally(found, labels, decision)).metrics()
+    names = set(also) - USUAL
+    if not names:
+        return metrics
+    rows, known = gather(found, labels)
+    rows, known = (x.cpu().numpy() if isinstance(x, Tensor) else x for x in (rows, known))
+    if not is_finite(rows):
+        return metrics
+    values = {name: _score(name, metrics, rows, known, decision) for name in sorted(names)}
+    return replace(metrics, more={n: v for n, v in values.items() if v is not None})
+
+
+def _score(
+    name: str, metrics: Metrics, found: FloatArray, labels: AnyArray, decision: Decision
+) -> float | None:
+    """A score by its name; None if it is not defined for these nodes."""
+    positive = decision.positive if found.shape[1] == 2 and labels.ndim == 1 else None
+    if name == "balanced_accuracy":
+        met = [r for r, count in zip(metrics.recall, metrics.support, strict=True) if count]
+        return float(np.mean(met)) if labels.ndim == 1 and met else None
+    if name == "f1":
+        return None if positive is None else metrics.f1[positive]
+    if name == "calibration_error":
+        return _calibration_error(found, labels)
+    truth = labels > 0 if labels.ndim == 2 else labels[:, None] == np.arange(found.shape[1])
+    if name in ("roc_auc", "average_precision"):
+        columns = range(found.shape[1]) if positive is None else [positive]
+        return _ranking(name, found[:, columns], truth[:, columns])
+    return _recall_at(name, found, truth, positive)
+
+
+def _ranking(name: str, found: FloatArray, truth: AnyArray) -> float | None:
+    """scikit-learn's score of each class against all others; the mean over classes."""
+    from sklearn.metrics import average_precision_score, roc_auc_score  # takes long to load
+
+    score = roc_auc_score if name == "roc_auc" else average_precision_score
+    # Not defined for a class that all of these nodes have, or none.
+    mixed = np.flatnonzero(truth.any(0) & ~truth.all(0))
+    each = [score(truth[:, c], found[:, c]) for c in mixed]
+    return float(np.mean(each)) if each else None
+
+
+def _recall_at(name: str, found: FloatArray, truth: AnyArray, positive: int | None) -> float | None:
+    """Two classes: the share of the positive nodes that are among the K highest of all nodes.
+
+    Otherwise, the mean over nodes of the share of their classes that are among their K highest.
+    """
+    text, percent = name.removeprefix("recall@").removesuffix("%"), name.endswith("%")
+    value = float(text)
+    if positive is not None:
+        most = math.ceil(len(found) * value / 100) if percent else int(value)
+        first = np.argsort(-found[:, positive], kind="stable")[:most]
+        total = np.count_nonzero(truth[:, positive])
+        return float(truth[first, positive].sum() / total) if total else None
+    if percent or value > found.shape[1]:
+        return None
+    first = np.argsort(-found, axis=1, kind="stable")[:, : int(value)]
+    counts = truth.sum(1)
+    hits = np.take_along_axis(truth, first, 1).sum(1)
+    return float(np.mean(hits[counts > 0] / counts[counts > 0])) if counts.any() else None
+
+
+def _calibration_error(found: FloatArray, labels: AnyArray) -> float:
+    """The mean distance between probability and frequency, over 15 equal bins of probability.
+
+    For one class a node it is about the most probable class; otherwise about every label.
+    """
+    if labels.ndim == 2:
+        sure, right = found.ravel(), (labels > 0).ravel()
+    else:
+        sure, right = found.max(1), found.argmax(1) == labels
+    bins = np.minimum((sure * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(bins, weights=sure.astype(np.float64) - right, minlength=_BINS)
+    return float(np.abs(gaps).sum() / len(sure))

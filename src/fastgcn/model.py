@@ -2,9 +2,9 @@
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import cast, overload
+from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,13 +13,16 @@ from fastgcn.arrays import is_finite
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.plan import weight_bytes
-from fastgcn.features.sparse import InputRows, SparseMatrix
+from fastgcn.features.sparse import SparseRows
 from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.dense import times
 from fastgcn.memory import check_room
+from fastgcn.metrics import Decision
 from fastgcn.sampling.block import Block
+
+InputRows = Tensor | SparseRows
 
 
 class GraphConvolution(nn.Module):
@@ -81,12 +84,12 @@ class GraphConvolution(nn.Module):
         """If `own` is None, O = H. If `block` is None, h holds rows of ÂH, perhaps sparse; if the
         layer has R, rows of O stand to the right of them. Sparse rows of H are multiplied by W
         before Â mixes them."""
-        if isinstance(h, SparseMatrix) and block is not None:
-            out = block.mix(h @ self.weight)
-            if self.own_weight is not None:
-                out = out + h.between(0, block.dst.numel()) @ self.own_weight
-            return self._biased(out)
-        if isinstance(h, SparseMatrix):
+        if isinstance(h, SparseRows) and block is not None:
+            if self.own_weight is None:
+                return self._biased(block.mix(h @ self.weight))
+            rows, beside = h.times_both(block, self.weight, self.own_weight)
+            return self._biased(block.mix(rows) + beside)
+        if isinstance(h, SparseRows):
             own_weight = self.own_weight
             both = self.weight if own_weight is None else torch.cat([self.weight, own_weight])
             return self._biased(h @ both)
@@ -117,24 +120,27 @@ def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
 
 
 class Dropout(nn.Module):
-    """Zeroes random entries while training, by its own generator; each layer has its rate."""
+    """Zeroes random entries while training, by its own generator; each layer has its rate.
+
+    Attributes:
+        by: zeroes entries of a tensor at a rate in the generator's place, if a device has a way.
+    """
 
     def __init__(self, rates: Sequence[float]) -> None:
         super().__init__()
         self.rates = tuple(rates)
         self.rng: Generator | None = None
+        self.by: Callable[[Tensor, float], Tensor] | None = None
 
-    @overload
-    def forward(self, h: Tensor, layer: int) -> Tensor: ...
-    @overload
-    def forward(self, h: SparseMatrix, layer: int) -> SparseMatrix: ...
     def forward(self, h: InputRows, layer: int) -> InputRows:
         """Sparse rows: only stored entries are drawn; the others are zero already."""
         rate = self.rates[layer]
         if not self.training or rate == 0:
             return h
-        if isinstance(h, SparseMatrix):
-            return h.scaled(self.mask(h.values.shape, rate).numpy())
+        if isinstance(h, SparseRows):
+            return h.dropped(self, rate)
+        if self.by is not None:
+            return self.by(h, rate)
         if h.device.type != "cpu":
             return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)
         return h * self.mask(h.shape, rate)
@@ -185,8 +191,10 @@ class GCN(nn.Module):
 
     If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
     input of each layer. `multilabel` says what the outputs mean: logits of a softmax over
-    classes, or of a sigmoid for each label. `normalization` and `feature_scaling` are stored with
-    the network, because its weights are useless with another Â or with other features.
+    classes, or of a sigmoid for each label. `decision` has what was chosen on validation nodes
+    after training: a temperature, and for two classes a threshold. `normalization` and
+    `feature_scaling` are stored with the network, because its weights are useless with another Â
+    or with other features.
 
     >>> model = GCN([5, 4, 3], rng=torch.Generator().manual_seed(0))
     >>> adj = torch.eye(2)
@@ -216,6 +224,7 @@ class GCN(nn.Module):
         self.pair = pair
         self.sizes = tuple(sizes)
         self.multilabel = multilabel
+        self.decision = Decision()
         self.normalization, self.feature_scaling = normalization, feature_scaling
         self.skip, self.input_skip, self.jumping = skip, input_skip, jumping
         depth = len(self.sizes) - 1
@@ -369,6 +378,8 @@ class GCN(nn.Module):
 
         They are NaN where logits are not finite.
         """
+        if self.decision.temperature != 1.0:
+            logits = logits / self.decision.temperature
         if self.multilabel:
             return torch.sigmoid(logits) + (logits - logits)  # inf - inf is NaN
         return torch.softmax(logits, dim=1)
@@ -376,7 +387,7 @@ class GCN(nn.Module):
 
 def without_own_rows(rows: InputRows, width: int) -> InputRows:
     """(s, width): ÂX of rows of [ÂX | X]."""
-    if isinstance(rows, SparseMatrix):
+    if isinstance(rows, SparseRows):
         return rows.first_columns(width)
     return rows[:, :width]
 
@@ -388,8 +399,8 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
         return True
     if floats[0].device.type == "cpu":  # numpy, because torch would start threads
         return all(is_finite(t.numpy()) for t in floats)
-    sums = torch.stack([t.sum(dtype=torch.float64) for t in floats])
-    return math.isfinite(float(sums.sum()))
+    largest = torch.stack(torch._foreach_norm(floats, math.inf))  # one kernel for all of them
+    return math.isfinite(float(largest.sum()))
 
 
 # After the first k epochs, the running mean is about that of the last k / 2 of them.
@@ -435,7 +446,9 @@ def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
         raise InputError(
             f"the model does not fit the graph and the settings: it has {given}, they need {wanted}"
         )
-    return copy.deepcopy(model)
+    copied = copy.deepcopy(model)
+    copied.decision = Decision()  # that of the model is for its own weights
+    return copied
 
 
 def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:

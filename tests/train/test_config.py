@@ -88,6 +88,8 @@ BAD_VALUES = [
     ("weight_decay", float("inf"), "weight_decay must be a finite number, got inf"),
     ("averaging", 1, "averaging must be at least 0 and below 1, got 1"),
     ("weight_decay_on", "last", "weight_decay_on must be one of first, all, got 'last'"),
+    ("metric", "auc", "metric must be auto, micro_f1, "),
+    ("calibrate", "yes", "calibrate must be true or false, got 'yes'"),
     ("class_weight", "even", "class_weight must be one of none, balanced, got 'even'"),
     ("drop_last", "true", "drop_last must be true or false, got 'true'"),
     ("early_stopping", "never", "early_stopping must be one of none, authors, patience"),
@@ -299,7 +301,7 @@ def test_the_schema_says_what_is_accepted() -> None:
     assert validator.is_valid(TrainConfig().complete().to_dict())
     assert validator.is_valid({"samples": "auto", "hidden": [8, 8], "validate_every": 3})
     assert not validator.is_valid({"epoch": 3})
-    by_code = {"device", "memory"}
+    by_code = {"device", "memory", "metric"}
     with_others = {"power": 2, "samples": (10, 10), "dropout": (0.5,)}
     for name, value, _ in BAD_VALUES:
         if isinstance(value, float) and not math.isfinite(value):

@@ -40,7 +40,7 @@ def choose_backend(
     """The backend for these settings: a GPU does everything if there is one that supports them.
 
     With a `shard` of the graph, this process is one of several that train together. `shared`
-    holds what several trainings on the CPU have in common.
+    holds what several trainings have in common.
     """
     if shard is not None:
         if sampler is not None or model is not None:
@@ -56,6 +56,6 @@ def choose_backend(
         if reason is None:
             from fastgcn.backends.gpu.backend import GpuBackend  # needs Triton
 
-            return GpuBackend(graph, config, device, model)
+            return GpuBackend(graph, config, device, model, shared)
         note(f"sampling on the CPU, because the device cannot: {reason}")
     return CpuBackend(graph, config, folder, sampler=sampler, model=model, shared=shared)

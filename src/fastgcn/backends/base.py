@@ -5,18 +5,20 @@ The loop in `fastgcn.train.loop` knows epochs, validation, checkpoints and the r
 several processes. Everything a backend does is behind the few methods below.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
 from fastgcn.features.extremes import Extreme, extreme
 from fastgcn.graph.graph import Graph
-from fastgcn.metrics import Metrics
+from fastgcn.metrics import Metrics, Tally, scored, tally
 from fastgcn.model import GCN
 
 Part = Literal["val", "test"]
@@ -74,13 +76,30 @@ class Backend(Protocol):
         ...
 
     def evaluate(
-        self, part: Part, model: GCN | None = None, *, last: bool = False
+        self,
+        part: Part,
+        model: GCN | None = None,
+        *,
+        last: bool = False,
+        also: Sequence[str] = (),
     ) -> Metrics | None:
         """Scores of the exact network on a part of the split; None if it has no labelled node.
 
         `model` replaces the one being trained, such as by its running average. With `last`,
         nothing is trained or evaluated afterwards: what only training needs is released first.
+        `also` names scores beside the usual four.
         """
+        ...
+
+    def outputs(self, part: Part) -> tuple[FloatArray, AnyArray] | None:
+        """Logits (k, C) and labels of the labelled nodes of a part; None if there are none.
+
+        If there are several processes, all of them get the nodes of all.
+        """
+        ...
+
+    def class_counts(self) -> IntArray:
+        """(C,) how many labelled training nodes have each class, or each label."""
         ...
 
     def state(self) -> dict[str, Tensor]:
@@ -165,7 +184,47 @@ class Scorer(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __call__(self, model: GCN) -> Metrics: ...
+    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics: ...
+
+    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]: ...
+
+
+def score(
+    model: GCN,
+    logits: Tensor,
+    labels: Any,
+    also: Sequence[str] = (),
+    *,
+    reduce: Callable[[Tally], Tally] = lambda own: own,
+    gather: Callable[[Any, Any], tuple[Any, Any]] = lambda rows, known: (rows, known),
+) -> Metrics:
+    """Scores of logits (k, C) under the network's decision (`fastgcn.metrics.scored`).
+
+    With `also`, the loss without temperature is among them, if there is a temperature.
+    """
+
+    def found() -> Any:
+        rows = model.probabilities(logits)
+        return rows if isinstance(labels, Tensor) else rows.cpu().numpy()
+
+    decision = model.decision
+    metrics = scored(found(), labels, decision, also, reduce=reduce, gather=gather)
+    if not also or decision.temperature == 1.0:
+        return metrics
+    model.decision = replace(decision, temperature=1.0)
+    try:
+        loss = reduce(tally(found(), labels)).metrics().loss
+    finally:
+        model.decision = decision
+    return replace(metrics, more={**metrics.more, "loss_uncalibrated": loss})
+
+
+def count_classes(labels: AnyArray, n_classes: int) -> IntArray:
+    """(C,) int64: how many of (k,) class ids or (k, C) label sets have each class."""
+    if labels.ndim == 2:
+        found: IntArray = np.count_nonzero(labels, axis=0)
+        return found
+    return np.bincount(labels[labels >= 0], minlength=n_classes)
 
 
 class LearnerBackend:
@@ -192,18 +251,34 @@ class LearnerBackend:
         """Free what only training needs, so that the test does not raise the peak of memory."""
         raise NotImplementedError
 
+    def _scorer(self, part: Part, *, last: bool = False) -> Scorer | None:
+        if part not in self._evaluators:
+            self._evaluators[part] = self._evaluator(part, last=last)
+        evaluator = self._evaluators[part]
+        return evaluator if evaluator is not None and len(evaluator) else None
+
     def evaluate(
-        self, part: Part, model: GCN | None = None, *, last: bool = False
+        self,
+        part: Part,
+        model: GCN | None = None,
+        *,
+        last: bool = False,
+        also: Sequence[str] = (),
     ) -> Metrics | None:
         if last:
             self._evaluators.clear()
             self._release()
-        if part not in self._evaluators:
-            self._evaluators[part] = self._evaluator(part, last=last)
-        evaluator = self._evaluators[part]
-        if evaluator is None or not len(evaluator):
-            return None
-        return evaluator(self.model if model is None else model)
+        scorer = self._scorer(part, last=last)
+        return None if scorer is None else scorer(self.model if model is None else model, also)
+
+    def outputs(self, part: Part) -> tuple[FloatArray, AnyArray] | None:
+        scorer = self._scorer(part)
+        return None if scorer is None else scorer.outputs(self.model)
+
+    def class_counts(self) -> IntArray:
+        assert self.graph.labels is not None
+        labels = self.graph.labels[self.graph.split.train]
+        return count_classes(labels, self.graph.n_classes)
 
     def state(self) -> dict[str, Tensor]:
         return self.learner.state()

@@ -151,7 +151,7 @@ class _Pass:
         self.model, self.passed = model, list[_Layer]()
         bare, h = len(layers) - len(blocks), x
         if bare and layers[0].own_weight is None:
-            h = without_own_rows(h, len(layers[0].weight))
+            h = cast(InputRows, without_own_rows(h, len(layers[0].weight)))
         h = cast(InputRows, model.dropout(h, 0))
         for number, original in enumerate(layers):
             block = blocks[number - bare] if number >= bare else None

@@ -12,7 +12,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from fastgcn.arrays import BoolArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.backends.base import score
 from fastgcn.backends.exact import (
     ROW_ARRAYS,
     feature_rows,
@@ -31,7 +32,7 @@ from fastgcn.graph.csr import CSR
 from fastgcn.graph.edges import GraphEdges, Rows, induced_csr
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import one_thread
-from fastgcn.metrics import Metrics, measure
+from fastgcn.metrics import Metrics
 from fastgcn.model import GCN
 from fastgcn.sampling.block import Block
 from fastgcn.sampling.neighborhood import FullSampler
@@ -88,18 +89,22 @@ class Evaluator:
     def __len__(self) -> int:
         return len(self._part)
 
-    def __call__(self, model: GCN) -> Metrics:
-        """Scores of the network with its current weights."""
+    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
+        """Scores of the network with its current weights; `also` names more of them."""
+        return score(model, self._logits(model), self.labels, also)
+
+    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]:
+        return self._logits(model).cpu().numpy(), self.labels
+
+    def _logits(self, model: GCN) -> Tensor:
         with self._lock:
             if self._features is None:
                 # Not earlier: the network holds the mean and scale of standardised features.
                 self._features = feature_rows(model, self._graph.features, self._nodes)
                 self._plan(self._features, model)
             if self._inputs is None:
-                found = model.probabilities(self._logits_chunk_by_chunk(model))
-        if self._inputs is not None:
-            found = _probabilities(model, self._blocks, self._inputs)
-        return measure(found.cpu().numpy(), self.labels)
+                return self._logits_chunk_by_chunk(model)
+        return _logits_of(model, self._blocks, self._inputs)
 
     def _logits_chunk_by_chunk(self, model: GCN) -> Tensor:
         """Read or compute in chunks whatever is not kept."""
@@ -179,11 +184,11 @@ class Evaluator:
             self._rows = _Remembered(self._rows, needed[-1])
 
 
-def _probabilities(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
+def _logits_of(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
     small = inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
     model.eval()
     with torch.no_grad(), one_thread(small, pool=True):
-        found = model.probabilities(model(blocks, inputs))
+        found: Tensor = model(blocks, inputs)
     model.train()
     return found
 

@@ -36,8 +36,8 @@ Data = Annotated[str | None, typer.Argument(help="The graph to use; by default t
 Nodes = Annotated[
     str | None,
     typer.Option(
-        help="Which nodes: all (the default), train, val, test, own ids with commas, or @FILE "
-        "with one id per line."
+        help="Which nodes: all (the default), unlabelled, train, val, test, own ids with commas, "
+        "or @FILE with one id per line."
     ),
 ]
 Memory = Annotated[
@@ -47,7 +47,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; all by default.")]
 OutFile = Annotated[
     Path,
-    typer.Option("--out", show_default=False, help="File to write; its ending is its format."),
+    typer.Option(
+        "--out", show_default=False, help="File to write; its ending is its format; - is stdout."
+    ),
 ]
 Raw = Annotated[
     bool,
@@ -68,13 +70,13 @@ def _opened(
     device: str,
     *,
     alone: dict[str, bool],
-    out: tuple[Path, tuple[str, ...]] | None = None,
+    out: tuple[Path, tuple[str, ...], bool] | None = None,
 ) -> "Iterator[tuple[Run, Graph | Shard, bool]]":
     """A run, the graph to apply it to, and True if this process writes the results.
 
     If there are several processes, each gets its shard of the graph. `alone` maps each option
-    that only a single process has to True if it was given. `out` is the file to write and its
-    allowed endings; it is checked before anything is computed.
+    that only a single process has to True if it was given. `out` is the file to write, its
+    allowed endings, and True if JSON is asked for; it is checked before anything is computed.
     """
     with joined() as group:
 
@@ -104,10 +106,18 @@ def _alone(memory: str, device: str, threads: int | None) -> dict[str, bool]:
     }
 
 
-def _check_out(out: Path, endings: tuple[str, ...]) -> None:
+def _check_out(out: Path, endings: tuple[str, ...], json: bool) -> None:
     """Refuse a file that cannot be written."""
     if out == Path():
-        raise InputError("--out FILE is needed: .parquet or .csv (embed also .npy)")
+        if json:
+            return  # the rows are in the JSON
+        raise InputError(
+            "--out FILE is needed: .parquet or .csv (embed also .npy), or - for standard output"
+        )
+    if out == Path("-"):
+        if json:
+            raise InputError("--json has the rows if --out is left out; leave out --out -")
+        return
     if out.suffix not in endings:
         *others, last = endings
         raise InputError(f"--out must end in {', '.join(others)} or {last}, got {out.name!r}")
@@ -237,6 +247,9 @@ def predict(
     ] = None,
     split: SplitName = None,
     split_seed: Seed = None,
+    top: Annotated[
+        int | None, typer.Option(help="Write only the K most probable classes of each node.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampled prediction.")] = 0,
     memory: Memory = "auto",
     device: Device = "auto",
@@ -247,7 +260,7 @@ def predict(
     """Predict classes with their probabilities, for nodes of a graph or for new ones."""
     from fastgcn.infer.new_nodes import predict_new
     from fastgcn.infer.predict import count_nodes, graph_of, predict_parts, with_own_ids
-    from fastgcn.infer.tables import prediction_columns
+    from fastgcn.infer.tables import check_top, prediction_columns
     from fastgcn.settings import whole_numbers
 
     endings = (".parquet", ".csv")
@@ -255,7 +268,7 @@ def predict(
     given = {name: value is not None for name, value in options.items()}
     opened = _opened(
         run_path, data, split, split_seed, device,
-        alone=given | _alone(memory, device, threads), out=(out, endings),
+        alone=given | _alone(memory, device, threads), out=(out, endings, json),
     )  # fmt: skip
     parts: Rows
     with opened as (run, graph, writes), held_to(threads):  # parts are computed as they are written
@@ -272,12 +285,11 @@ def predict(
                 )
             new = _new_nodes(run, graph, new_nodes, new_edges)
             count = len(new["node_ids"])
-            rows = predict_new(run, graph_of(graph), **new, default_weight=default_weight)
-            parts = iter([(new["node_ids"], rows)])
-        columns = (prediction_columns(ids, rows, run) for ids, rows in parts)
-        _write(columns, lambda: _write_table(out, columns, raw), writes=writes)
-    if writes:
-        _done(run_path, out, count, json)
+            found_rows = predict_new(run, graph_of(graph), **new, default_weight=default_weight)
+            parts = iter([(new["node_ids"], found_rows)])
+        check_top(top, run.model.sizes[-1])
+        columns = (prediction_columns(ids, rows, run, top) for ids, rows in parts)
+        _finish(columns, run_path, out, count, raw=raw, json=json, writes=writes)
 
 
 def _new_nodes(
@@ -316,20 +328,45 @@ def embed(
 
     opened = _opened(
         run_path, data, split, split_seed, device,
-        alone=_alone(memory, device, threads), out=(out, (".parquet", ".csv", ".npy")),
+        alone=_alone(memory, device, threads), out=(out, (".parquet", ".csv", ".npy"), json),
     )  # fmt: skip
     with opened as (run, graph, writes), held_to(threads):  # parts are computed as they are written
-        chosen, with_ids = _chosen(graph, nodes), out.suffix != ".npy"
+        chosen, with_ids = _chosen(graph, nodes), out.suffix != ".npy"  # JSON and - have ids
         count = count_nodes(graph, chosen)
         found = embed_parts(run, graph, chosen, layer=layer, memory=memory)
         parts = with_own_ids(graph, found, ids=with_ids)
         if with_ids:
             columns = (embedding_columns(ids, rows) for ids, rows in parts)
-            _write(columns, lambda: _write_table(out, columns, raw), writes=writes)
-        else:
-            arrays = (rows for _, rows in parts)
-            _write(arrays, lambda: write_array(out, count, arrays), writes=writes)
+            _finish(columns, run_path, out, count, raw=raw, json=json, writes=writes)
+            return
+        arrays = (rows for _, rows in parts)
+        _write(arrays, lambda: write_array(out, count, arrays), writes=writes)
     if writes:
+        _done(run_path, out, count, json)
+
+
+def _finish(
+    columns: Iterator[dict[str, Any]],
+    run_path: Path,
+    out: Path,
+    count: int,
+    *,
+    raw: bool,
+    json: bool,
+    writes: bool,
+) -> None:
+    """Write the parts of a table to a file, or to standard output as CSV or JSON."""
+    from fastgcn.infer.tables import STDOUT, rows_as_json
+
+    def write() -> None:
+        if out == Path():
+            rows = rows_as_json(columns)
+            emit_json({"run": str(run_path), "nodes": count, "rows": rows})
+        else:
+            _write_table(out, columns, raw)
+
+    _write(columns, write, writes=writes)
+    if writes and out not in (Path(), STDOUT):
         _done(run_path, out, count, json)
 
 
@@ -343,12 +380,13 @@ def _write(parts: Iterator[Any], write: Callable[[], None], *, writes: bool) -> 
 
 def _write_table(out: Path, columns: Iterator[dict[str, Any]], raw: bool) -> None:
     """Write a table; say which texts are not as they were."""
-    from fastgcn.infer.tables import write_table
+    from fastgcn.infer.tables import STDOUT, write_table
 
     guarded = write_table(out, columns, raw=raw)
     if guarded:
+        where = "the output" if out == STDOUT else out
         say(
-            f"Note: in {out}, {guarded:,} texts that begin with = + - @ have an apostrophe in "
+            f"Note: in {where}, {guarded:,} texts that begin with = + - @ have an apostrophe in "
             "front, so that no spreadsheet calculates them; --raw writes them as they are."
         )
 

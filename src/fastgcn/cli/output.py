@@ -109,6 +109,8 @@ def show_result(run: "Run") -> None:
         ("", "micro-F1", "macro-F1", "loss"),
         rows,
     )
+    _show_more(result)
+    _show_decision(run)
     if "test_classes" in result:
         show_classes("test", result["test_classes"], run.class_names)
     purposes = ("precompute", "sampling", "compute", "evaluation")
@@ -124,6 +126,51 @@ def show_result(run: "Run") -> None:
     )
     if run.path is not None:
         say(f"Run: {run.path}   next: fastgcn predict {run.path} --out predictions.csv")
+
+
+_MORE = {
+    "roc_auc": "ROC-AUC",
+    "average_precision": "average precision",
+    "balanced_accuracy": "balanced accuracy",
+    "calibration_error": "calibration error",
+    "loss_uncalibrated": "loss before calibration",
+}
+
+
+def _show_more(result: dict[str, Any]) -> None:
+    """Print the scores that a run of an earlier version does not have, and what was decided."""
+    found = {
+        name.removeprefix(f"{part}_"): None
+        for part in ("val", "test")
+        for name in result
+        if name.startswith(f"{part}_") and f"{part}_loss" in result
+    }
+    shown = [name for name in found if name in _MORE or name.startswith("recall@")]
+    if shown:
+        rows = [
+            (_MORE.get(name, name), *(_figure(result.get(f"{part}_{name}")) for part in _PARTS))
+            for name in shown
+        ]
+        show_table("More scores", ("", *_PARTS), rows)
+
+
+def _show_decision(run: "Run") -> None:
+    decision = run.model.decision
+    if decision.temperature != 1.0:
+        say(f"Probabilities are calibrated on validation: temperature {decision.temperature:g}")
+    if decision.threshold != 0.5 and decision.positive is not None:
+        names = run.class_names or ("0", "1")
+        say(
+            f"Threshold chosen on validation: {names[decision.positive]} is predicted from "
+            f"probability {decision.threshold:.4f} on"
+        )
+
+
+_PARTS = ("val", "test")
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None:
@@ -143,6 +190,7 @@ def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None
     )
 
 
+_USUAL = ("val_micro_f1", "val_macro_f1", "val_accuracy", "val_loss")
 _LINE_EVERY = 5.0  # seconds between plain lines
 
 
@@ -187,6 +235,8 @@ class EpochView:
             self._validated = record
         if self._validated is not None:
             text += f"  val F1 {self._validated['val_micro_f1']:.4f}"
+            others = [n for n in self._validated if n.startswith("val_") and n not in _USUAL]
+            text += "".join(f"  {name} {self._validated[name]:.4f}" for name in others)
             if self._validated is not record:
                 text += f" (epoch {self._validated['epoch']})"
         text += f"  {1000 * record['seconds_per_batch']:.2f} ms a batch"

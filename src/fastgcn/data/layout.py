@@ -4,16 +4,17 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 from scipy.sparse import csr_array
 
-from fastgcn.arrays import AnyArray, IntArray, forget
+from fastgcn.arrays import AnyArray, forget
 from fastgcn.graph.checks import Split
-from fastgcn.graph.csr import StoredMatrix, damaged, index_dtype
+from fastgcn.graph.csr import StoredMatrix, index_dtype
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.ids import TextIds as TextIds
 
 # Every array that a store may hold; a store that names another one is refused.
 ARRAY_NAMES = (
@@ -32,44 +33,6 @@ ARRAY_NAMES = (
     "node_ids_text",
     "node_ids_offsets",
 )
-
-
-class TextIds(Sequence[str]):
-    """String ids as one UTF-8 text and (n+1,) offsets, so that they can be memory-mapped.
-
-    >>> ids = TextIds.pack(["paper-1", "Zürich"])
-    >>> ids[1], len(ids)
-    ('Zürich', 2)
-    """
-
-    def __init__(self, text: AnyArray, offsets: IntArray) -> None:
-        self.text, self.offsets = text, offsets
-
-    @classmethod
-    def pack(cls, ids: Sequence[Any]) -> "TextIds":
-        encoded = [str(i).encode() for i in ids]
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(e) for e in encoded], out=offsets[1:])
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"id {index} of {len(self)}")
-        index = int(index) % len(self)
-        encoded = self.text[self.offsets[index] : self.offsets[index + 1]].tobytes()
-        try:
-            return encoded.decode()
-        except UnicodeDecodeError:
-            raise damaged(self.text, f"the id of node {index} is not UTF-8 text") from None
 
 
 def arrays_of(graph: Graph) -> dict[str, AnyArray]:

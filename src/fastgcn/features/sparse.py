@@ -15,8 +15,30 @@ from fastgcn.kernels.products import Transpose, sparse_times_dense
 from fastgcn.kernels.rows import cut_rows
 
 
+class SparseRows:
+    """Sparse rows X (s, width), which a layer accepts instead of a tensor, on any device."""
+
+    __slots__ = ()
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        """(s, d): X W for W (width, d); differentiable by W."""
+        raise NotImplementedError
+
+    def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """X W, and X R of a block's own nodes for R = `own`."""
+        raise NotImplementedError
+
+    def first_columns(self, width: int) -> "SparseRows":
+        """The first `width` columns."""
+        raise NotImplementedError
+
+    def dropped(self, dropout: Any, rate: float) -> "SparseRows":
+        """Some stored entries zeroed by a network's `Dropout`; the others are zero already."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class SparseMatrix:
+class SparseMatrix(SparseRows):
     """An (s, width) matrix X in CSR form, which a layer accepts instead of a tensor.
 
     It is a `FeatureStore` too: `take` and `between` return matrices of some of its rows.
@@ -83,9 +105,11 @@ class SparseMatrix:
         indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
         return SparseMatrix(indptr, self.columns[kept], self.values[kept], width)
 
-    def scaled(self, factors: FloatArray) -> "SparseMatrix":
-        """Each stored entry times its factor (m,)."""
-        return replace(self, values=self.values * factors)
+    def dropped(self, dropout: Any, rate: float) -> "SparseMatrix":
+        return replace(self, values=self.values * dropout.mask(self.values.shape, rate).numpy())
+
+    def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        return self @ weight, self.between(0, block.dst.numel()) @ own
 
     def transposed_times(self, other: FloatArray) -> FloatArray:
         """(width, d): Xᵀ times `other` (s, d)."""

@@ -1,6 +1,5 @@
 """`Graph`: nodes, edges, features, labels and a split, checked once, by the constructor."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -17,6 +16,7 @@ from fastgcn.graph import checks, convert, convert_networkx
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, Cleaning, clean_csr, csr_from_edges, is_symmetric
 from fastgcn.graph.edges import induced_csr
+from fastgcn.graph.ids import find_ids
 from fastgcn.text import unguard
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class Graph:
 
 
 def parse_nodes(graph: Graph, text: str | None) -> IntArray:
-    """Node numbers from `all`, `train`, `val`, `test`, own ids with commas, or @FILE.
+    """Node numbers from `all`, `unlabelled`, a part of the split, own ids with commas, or @FILE.
 
     >>> g = Graph.from_edges([0], [1], features=np.eye(3), node_ids=["a", "b", "c"])
     >>> parse_nodes(g, "c,a").tolist()
@@ -269,6 +269,8 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
     """
     if text is None or text == "all":
         return np.arange(graph.n_nodes)
+    if text in UNLABELLED:
+        return unlabelled(graph.labels, graph.n_nodes, graph.name)
     parts = dict(graph.split.items())
     if text in parts:
         if not parts[text].size:
@@ -276,6 +278,21 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
         return parts[text]
     words = _lines(Path(text[1:])) if text.startswith("@") else text.split(",")
     return positions(graph, [word.strip() for word in words if word.strip()])
+
+
+UNLABELLED = ("unlabelled", "unlabeled")
+
+
+def unlabelled(labels: IntArray | BoolArray | None, n: int, name: str) -> IntArray:
+    """The nodes without a class; without labels, all nodes."""
+    if labels is None:
+        return np.arange(n)
+    if labels.ndim == 2:
+        raise InputError(
+            f"the nodes of {name} have several labels or none, so none of them is unlabelled; "
+            "name nodes by their ids, or in a file (--nodes @FILE)"
+        )
+    return np.flatnonzero(np.less(labels, 0))
 
 
 def _lines(path: Path) -> list[str]:
@@ -312,25 +329,14 @@ def positions(graph: Graph, words: Sequence[str]) -> IntArray:
     return np.array([found[word] for word in words], dtype=np.int64)
 
 
-_DIGITS = re.compile(r"[0-9]{1,19}")
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
-
-
 def old_positions(graph: Graph, wanted: Iterable[Any]) -> dict[Any, int]:
     """Numbers of the graph's nodes by own id; ids are compared as text.
 
     Ids that the graph does not have are left out.
     """
-    by_text = {str(word): word for word in wanted}
-    if graph.node_ids is None:
-        numbers = ((word, int(t)) for t, word in by_text.items() if _DIGITS.fullmatch(t))
-        return {word: i for word, i in numbers if i < graph.n_nodes}
-    if isinstance(graph.node_ids, np.ndarray):
-        # Only numbers as they are printed: "007" is not the id 7.
-        numbers_wanted = [int(t) for t in by_text if _INTEGER.fullmatch(t) and abs(int(t)) < 2**63]
-        hits = np.flatnonzero(np.isin(graph.node_ids, numbers_wanted))
-        return {by_text[str(graph.node_ids[i])]: int(i) for i in hits}
-    return {by_text[str(own)]: i for i, own in enumerate(graph.node_ids) if str(own) in by_text}
+    words = list(wanted)
+    found = find_ids(graph.node_ids, graph.n_nodes, [str(word) for word in words])
+    return {word: i for word, i in zip(words, found.tolist(), strict=True) if i >= 0}
 
 
 def own_ids(graph: Graph, nodes: IntArray) -> list[Any]:

@@ -70,6 +70,7 @@ def predict_new(
     check_weights(model)
     ids = None if node_ids is None else checks.node_ids(list(node_ids), k)
     if ids is not None:
+        _check_new(graph, ids)
         source, target = (_positions(graph, ids, ends) for ends in (source, target))
     joined = join(graph, k, source, target, with_default(graph, weights, default_weight, source))
     logits = full_forward(
@@ -142,6 +143,15 @@ def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) ->
     columns = touched[gained.indices]
     csr = type(gained)(gained.indptr, columns, gained.weights)
     return NewNodes(k, touched.astype(np.int64), csr)
+
+
+def _check_new(graph: Graph, ids: Sequence[Any]) -> None:
+    known = old_positions(graph, ids)
+    if known:
+        raise InputError(
+            f"node_ids has {next(iter(known))!r}, which is a node of {graph.name} already "
+            f"({len(known):,} such ids); give only nodes that are new"
+        )
 
 
 def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 import torch
@@ -25,16 +25,19 @@ from fastgcn.features.disk import first_layer_rows
 from fastgcn.features.plan import Budget
 from fastgcn.graph import checks
 from fastgcn.graph.adjacency import Normalization, normalize
-from fastgcn.graph.graph import Graph, own_ids
+from fastgcn.graph.graph import UNLABELLED, Graph, own_ids, parse_nodes, positions
 from fastgcn.infer.finite import Described, check_rows, check_weights
+from fastgcn.infer.tables import data_frame, prediction_columns
 from fastgcn.machine import memory_of_device
 from fastgcn.memory import check_room
-from fastgcn.metrics import Metrics, Tally, tally
+from fastgcn.metrics import MORE, Metrics, Tally, scored
 from fastgcn.model import GCN
 from fastgcn.sampling import layer_sampler
 from fastgcn.scratch import Room
 
 if TYPE_CHECKING:
+    import pandas
+
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.train.run import Run
 
@@ -47,29 +50,89 @@ _SAMPLED_AT_ONCE = 1_024
 _ROWS_A_PART = 1 << 17
 
 
+@overload
 def predict(
     run_or_model: "Run | GCN",
     graph: "Graph | Shard",
     nodes: Any = None,
     *,
+    ids: Sequence[Any] | None = None,
     samples: int | Sequence[int] | None = None,
     seed: int = 0,
     memory: str = "auto",
-) -> FloatArray:
+    as_frame: Literal[False] = False,
+) -> FloatArray: ...
+@overload
+def predict(
+    run_or_model: "Run",
+    graph: Graph,
+    nodes: Any = None,
+    *,
+    ids: Sequence[Any] | None = None,
+    samples: int | Sequence[int] | None = None,
+    seed: int = 0,
+    memory: str = "auto",
+    as_frame: Literal[True],
+    top: int | None = None,
+) -> "pandas.DataFrame": ...
+def predict(
+    run_or_model: "Run | GCN",
+    graph: "Graph | Shard",
+    nodes: Any = None,
+    *,
+    ids: Sequence[Any] | None = None,
+    samples: int | Sequence[int] | None = None,
+    seed: int = 0,
+    memory: str = "auto",
+    as_frame: bool = False,
+    top: int | None = None,
+) -> "FloatArray | pandas.DataFrame":
     """(len(nodes), C) float32: the probability of each class (or label) for each node.
 
     By default the exact network (§3.2), computed only as far as `nodes` need; with `samples`,
-    each convolution is estimated from that many vertices, as in training. `nodes` None means
-    all. `memory`, such as "4GB", is the process's limit beside the result; what the exact network
+    each convolution is estimated from that many vertices, as in training. `nodes` are numbers, the
+    name of a part of the split, or "unlabelled"; None means all. `ids` are your own ids instead.
+
+    With `as_frame`, the result is a data frame: its index has your own ids, its columns are
+    `prediction`, by class name, and the probability of each class, p_NAME; or with `top`, the names
+    and probabilities of the K most probable classes.
+
+    `memory`, such as "4GB", is the process's limit beside the result; what the exact network
     needs beyond that is on disk.
 
     Several processes predict together if each passes its `Shard` of the graph: `nodes` and the
     result are then those of the shard, numbered from 0, and every process must make the call.
     """
+    if top is not None and not as_frame:
+        raise InputError("top is for a data frame; add as_frame=True")
+    if as_frame and (isinstance(run_or_model, GCN) or not isinstance(graph, Graph)):
+        raise InputError("as_frame=True needs a run, and a graph in a single process")
+    nodes = _asked(graph, nodes, ids)
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
     width = model_of(run_or_model).sizes[-1]
     _check_result(graph, nodes, width)
-    return _whole(parts, width)
+    found = _whole(parts, width)
+    if not as_frame:
+        return found
+    assert isinstance(graph, Graph)
+    assert not isinstance(run_or_model, GCN)
+    own = own_ids(graph, _node_set(graph, nodes))
+    return data_frame(prediction_columns(own, found, run_or_model, top))
+
+
+def _asked(graph: "Graph | Shard", nodes: Any, ids: Sequence[Any] | None) -> Any:
+    """Node numbers from own ids, or from the name of a set of nodes."""
+    if ids is not None:
+        if nodes is not None:
+            raise InputError("give either nodes, by number, or ids, your own; not both")
+        if isinstance(ids, str) or not isinstance(graph, Graph):
+            raise InputError("ids must be a list of your own ids, of a graph in a single process")
+        return positions(graph, [str(each) for each in ids])
+    if isinstance(nodes, str):
+        if nodes in UNLABELLED and isinstance(graph, Graph):
+            return parse_nodes(graph, nodes)
+        return _part(graph, nodes)
+    return nodes
 
 
 def predict_parts(
@@ -136,9 +199,17 @@ def _depth(model: GCN, layer: int) -> int:
 
 
 def evaluate(
-    run_or_model: "Run | GCN", graph: "Graph | Shard", nodes: Any, *, memory: str = "auto"
+    run_or_model: "Run | GCN",
+    graph: "Graph | Shard",
+    nodes: Any,
+    *,
+    memory: str = "auto",
+    also: Sequence[str] = MORE,
 ) -> Metrics:
     """Scores on `nodes` (ids, or the name of a part of the split); unlabelled ones do not count.
+
+    `also` names scores beside the usual four, such as "recall@100"; those that are not defined for
+    these nodes are left out.
 
     If each process passes its `Shard`, all of them get the scores on the nodes of all.
     """
@@ -153,10 +224,21 @@ def evaluate(
     ids = _on_all(graph, "nodes", labelled_nodes)
     _need_some(graph, ids, "there is no labelled node among those to evaluate")
     assert graph.labels is not None
-    found = tally(predict(run_or_model, graph, ids, memory=memory), graph.labels[ids])
-    if not isinstance(graph, Graph):
-        found = Tally.of(graph.group.host_comm.all_reduce(found.figures, "scores"))
-    return found.metrics()
+    found, labels = predict(run_or_model, graph, ids, memory=memory), graph.labels[ids]
+    decision = model_of(run_or_model).decision
+    if isinstance(graph, Graph):
+        return scored(found, labels, decision, also)
+    from fastgcn.backends.ranks.forward import gather_outputs
+
+    comm = graph.group.host_comm
+    return scored(
+        found,
+        labels,
+        decision,
+        also,
+        reduce=lambda own: Tally.of(comm.all_reduce(own.figures, "scores")),
+        gather=lambda rows, known: gather_outputs(comm, rows, known),
+    )
 
 
 def graph_of(graph: "Graph | Shard") -> Graph:

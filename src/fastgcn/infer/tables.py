@@ -1,6 +1,7 @@
 """Predictions and embeddings as files: Parquet, CSV or npy; no incomplete file is left."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,25 +14,64 @@ from fastgcn.errors import InputError
 from fastgcn.text import guard
 from fastgcn.writing import replace_file
 
+# The path that stands for standard output.
+STDOUT = Path("-")
+
 if TYPE_CHECKING:
+    import pandas
+
     from fastgcn.train.run import Run
 
 
-def prediction_columns(ids: list[Any], probabilities: FloatArray, run: "Run") -> dict[str, Any]:
+def prediction_columns(
+    ids: Sequence[Any], probabilities: FloatArray, run: "Run", top: int | None = None
+) -> dict[str, Any]:
     """id, prediction, then the probability of each class by its name.
 
-    For multi-label data, `prediction` holds the labels above one half, joined by `|`.
+    For multi-label data, `prediction` holds the labels above one half, joined by `|`. With `top`,
+    the names and probabilities of the K most probable classes are in place of all classes:
+    class_1, p_1, class_2, p_2, ...
     """
     count = probabilities.shape[1]
     names = list(run.class_names) if run.class_names is not None else [str(c) for c in range(count)]
+    check_top(top, count)
     if run.model.multilabel:
         prediction = [
             "|".join(n for n, p in zip(names, row, strict=True) if p > 0.5) for row in probabilities
         ]
     else:
-        prediction = [names[c] for c in probabilities.argmax(axis=1)]
-    columns = {f"p_{name}": probabilities[:, c] for c, name in enumerate(names)}
+        prediction = [names[c] for c in run.model.decision.classes(probabilities)]
+    if top is None:
+        columns: dict[str, Any] = {f"p_{n}": probabilities[:, c] for c, n in enumerate(names)}
+    else:
+        columns, order = {}, np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+        for k in range(top):
+            columns[f"class_{k + 1}"] = [names[c] for c in order[:, k]]
+            columns[f"p_{k + 1}"] = np.take_along_axis(probabilities, order[:, k : k + 1], 1)[:, 0]
     return {"id": ids, "prediction": prediction} | columns
+
+
+def check_top(top: int | None, count: int) -> None:
+    if top is not None and not 1 <= top <= count:
+        raise InputError(f"top must be from 1 to the {count} classes of the run, got {top}")
+
+
+def data_frame(columns: dict[str, Any]) -> "pandas.DataFrame":
+    """The columns as a data frame; `id` is its index."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("as_frame=True needs pandas; install it, or leave as_frame out") from None
+    return pandas.DataFrame(columns).set_index("id")
+
+
+def rows_as_json(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A list with an object for each row."""
+    found: list[dict[str, Any]] = []
+    for columns in parts:
+        plain = [v.tolist() if isinstance(v, np.ndarray) else v for v in columns.values()]
+        found += [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]
+    return found
 
 
 def embedding_columns(ids: list[Any], rows: FloatArray) -> dict[str, Any]:
@@ -43,7 +83,8 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = Fals
     """Write parts of a table, one after the other, to a .parquet or .csv file.
 
     In a .csv file, texts that a spreadsheet would calculate get an apostrophe in front
-    (`fastgcn.text.guard`), unless `raw`. Returns how many did.
+    (`fastgcn.text.guard`), unless `raw`. Returns how many did. The path `-` is standard output, as
+    CSV.
     """
     import pyarrow
     import pyarrow.compute
@@ -51,7 +92,8 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = Fals
     import pyarrow.parquet
 
     writers = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
-    if path.suffix not in writers:
+    to_stdout = path == STDOUT
+    if path.suffix not in writers and not to_stdout:
         raise InputError(f"--out must end in .parquet or .csv, got {path.name!r}")
 
     guarded = 0
@@ -60,7 +102,7 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = Fals
         nonlocal guarded
         arrays = {name: pyarrow.array(values) for name, values in columns.items()}
         for name, array in arrays.items():
-            if path.suffix == ".csv" and not raw and pyarrow.types.is_string(array.type):
+            if path.suffix != ".parquet" and not raw and pyarrow.types.is_string(array.type):
                 arrays[name] = guard(array)
                 changed = pyarrow.compute.not_equal(arrays[name], array)
                 guarded += pyarrow.compute.sum(changed).as_py() or 0
@@ -75,7 +117,15 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = Fals
                     writer = stack.enter_context(writers[path.suffix](temporary, table.schema))
                 writer.write_table(table)
 
-    replace_file(path, write)
+    if not to_stdout:
+        replace_file(path, write)
+        return guarded
+    for number, columns in enumerate(parts):
+        sink = pyarrow.BufferOutputStream()
+        options = pyarrow.csv.WriteOptions(include_header=number == 0)
+        pyarrow.csv.write_csv(table_of(columns), sink, options)
+        sys.stdout.write(sink.getvalue().to_pybytes().decode())
+    sys.stdout.flush()
     return guarded
 
 

@@ -1,7 +1,7 @@
 """How good the predictions are: sections on the scores, the classes, the degrees and the map."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.infer.predict import embed, evaluate, predict
-from fastgcn.metrics import Metrics, measure
+from fastgcn.metrics import Decision, Metrics, measure
 from fastgcn.report.page import Content, Figure, Section, Table
 from fastgcn.report.plots import bars, heatmap, scatter
 from fastgcn.train.run import Run
@@ -35,6 +35,7 @@ class Evaluated:
         probabilities: (k, C).
         scores: of those predictions.
         names: the C classes, by number if they have no names.
+        decision: how probabilities become a class.
     """
 
     part: str
@@ -43,6 +44,7 @@ class Evaluated:
     probabilities: FloatArray
     scores: Metrics
     names: tuple[str, ...]
+    decision: Decision = field(default_factory=Decision)
 
     @property
     def multilabel(self) -> bool:
@@ -70,8 +72,9 @@ def evaluate_run(run: Run, graph: Graph) -> Evaluated:
     labels, count = graph.labels[nodes], probabilities.shape[1]
     known = (names for names in (run.class_names, graph.class_names) if names is not None)
     names = next((names for names in known if len(names) == count), range(count))
-    scores = measure(probabilities, labels)
-    return Evaluated(part, nodes, labels, probabilities, scores, tuple(map(str, names)))
+    scores = measure(probabilities, labels, run.model.decision)
+    shown, decision = tuple(map(str, names)), run.model.decision
+    return Evaluated(part, nodes, labels, probabilities, scores, shown, decision)
 
 
 def _labelled_part(graph: Graph) -> tuple[str, IntArray]:
@@ -175,7 +178,7 @@ def by_class(found: Evaluated) -> Section:
 def confusion_matrix(found: Evaluated) -> IntArray:
     """(C, C): how many nodes of each true class (rows) are predicted as each class (columns)."""
     c = len(found.names)
-    cells = found.labels * c + found.probabilities.argmax(axis=1)
+    cells = found.labels * c + found.decision.classes(found.probabilities)
     return np.bincount(cells, minlength=c * c).reshape(c, c)
 
 
@@ -243,7 +246,8 @@ def by_degree(graph: Graph, found: Evaluated) -> Section:
         chosen = bins == number
         low, high = 2 ** (number - 1), 2**number - 1
         names.append(str(number) if number < 2 else f"{low:,}–{high:,}")
-        scores.append(measure(found.probabilities[chosen], found.labels[chosen]).micro_f1)
+        rows, labels = found.probabilities[chosen], found.labels[chosen]
+        scores.append(measure(rows, labels, found.decision).micro_f1)
         counts.append(int(chosen.sum()))
     what, title = ("micro-F1", "Micro-F1") if found.multilabel else ("accuracy", "Accuracy")
     svg = bars(

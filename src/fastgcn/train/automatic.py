@@ -4,6 +4,7 @@ No name of a data set is read. What the candidates are, and why these, is in doc
 default").
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,9 @@ SAMPLING_SETTINGS = frozenset(
 # The neighbours among training nodes, on average, that are enough to learn from them alone.
 _ENOUGH_NEIGHBORS = 10
 
+# With so many training nodes, there is no need to race for strong regularisation on a GPU.
+_MANY_TRAINING_NODES = 20_000
+
 # Steps until the best validation score, in epochs: of full passes, and of batches of 1,024.
 _FULL_EPOCHS = 100
 _SAMPLED_EPOCHS = 20
@@ -59,8 +63,10 @@ def candidates(
 ) -> list[Candidate]:
     """The candidates for a graph; the first is the one to take without a race.
 
-    With `sampled`, they draw vertices; if it is None, the sizes of the graph decide.
+    With `sampled`, they draw vertices; if it is None, the sizes of the graph and the kind of the
+    device decide.
     """
+    on_gpu = choose_device(device).type != "cpu"
     inductive, dense = trains_inductively(graph), isinstance(graph.features, np.ndarray)
     base: dict[str, Any] = {
         "hidden": 128,
@@ -73,7 +79,8 @@ def candidates(
     sampling = sampling_settings(graph, inductive=inductive)
     full = {"method": "gcn", "precompute": dense}
     if sampled is None:
-        sampled = not full_passes_pay(graph, base | full, base | sampling, device)
+        pay = full_passes_pay_on_gpu if on_gpu else full_passes_pay
+        sampled = not pay(graph, base | full, base | sampling)
     if sampled:
         base |= sampling | {"learning_rate": 0.01, "epochs": 100, "patience": 20}
     else:
@@ -81,6 +88,8 @@ def candidates(
         if graph.n_nodes <= _SMALL_GRAPH:
             base["hidden"] = 64
     options = _sampled_options() if sampled else _full_options(dense=dense)
+    if on_gpu and len(graph.split.train) >= _MANY_TRAINING_NODES:
+        options = _large_options(sampled=sampled)
     return [
         Candidate(name, TrainConfig(**(base | settings)).complete())
         for name, settings in options.items()
@@ -111,6 +120,18 @@ def _sampled_options() -> dict[str, dict[str, Any]]:
     return {"mean of neighbours": _MEAN, "own rows": _WEAK | {"dropout": 0.2, "hidden": 256}}
 
 
+def _large_options(*, sampled: bool) -> dict[str, dict[str, Any]]:
+    """The same for a large graph on a GPU, where these were measured (docs/LOG.md)."""
+    wide = _MEAN | {"norm": "none", "dropout": 0.2, "weight_decay_on": "all", "hidden": 256}
+    if not sampled:
+        slower = {"learning_rate": 0.01}
+        weak = wide | slower | {"weight_decay": 5e-5}
+        return {"mean of neighbours": _MEAN | slower, "mean of neighbours, weak L2": weak}
+    wide |= {"learning_rate": 0.002}
+    normed = wide | {"norm": "layer", "dropout": 0.1, "weight_decay": 5e-5}
+    return {"mean of neighbours": normed, "mean of neighbours, L2": wide | {"weight_decay": 5e-4}}
+
+
 def trains_inductively(graph: Graph) -> bool:
     """True if the edges among training nodes are enough to learn from.
 
@@ -132,20 +153,58 @@ def sampling_settings(graph: Graph, *, inductive: bool) -> dict[str, Any]:
     }
 
 
-def full_passes_pay(
-    graph: Graph, full: dict[str, Any], sampled: dict[str, Any], device: str
-) -> bool:
+def full_passes_pay(graph: Graph, full: dict[str, Any], sampled: dict[str, Any]) -> bool:
     """True if full passes reach their best score in fewer multiplications than sampled batches.
 
-    Decided from sizes alone, so that it is the same on every machine with such a device. On a GPU
-    full passes have no fast path.
+    Decided from sizes alone, so that it is the same on every machine.
     """
-    if choose_device(device).type != "cpu":
-        return False
     passes, batches = (
         epoch_work(graph, TrainConfig(**settings).complete()) for settings in (full, sampled)
     )
     return passes <= _CHEAP or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
+
+
+# What was measured on an H200 (docs/gpu.md): bytes that it moves in a second, the time between two
+# kernels, that of a sampled step and, beside it, of each number that the step's rows hold.
+_BANDWIDTH = 3e12
+_KERNEL = 3e-6
+_STEP, _OF_A_NUMBER = 40e-6, 1.6e-11
+
+# A full pass in less time than this is quick anyway.
+_QUICK = 2e-3
+
+
+def full_passes_pay_on_gpu(graph: Graph, full: dict[str, Any], sampled: dict[str, Any]) -> bool:
+    """The same on a GPU, where bytes and kernels take the time, and not multiplications."""
+    passes, batches = (
+        seconds_on_gpu(graph, TrainConfig(**settings).complete()) for settings in (full, sampled)
+    )
+    return passes <= _QUICK or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
+
+
+def seconds_on_gpu(graph: Graph, config: TrainConfig) -> float:
+    """About what an epoch takes on an H200, validation included, by sizes alone.
+
+    A full pass reads and writes rows of inputs five times and hidden ones thirty times; each entry
+    of Â, and of sparse features, reads a row forward and backward. Validation does a third of it.
+    """
+    sizes, d = expected_sizes(graph, inductive=config.inductive), max(config.hidden_sizes)
+    dense = config.method != "gcn" or config.precompute
+    width = graph.n_features * (1 + config.input_skip) if dense else 0
+    rows_of_entries = 2 * (0.0 if dense else 2 * d * sizes.inputs + d * sizes.all_entries)
+
+    def moved(nodes: float, entries: float) -> float:
+        share = nodes / sizes.all_nodes
+        by_rows = nodes * (5 * width + 30 * d) + share * rows_of_entries
+        return 4 * (by_rows + 2 * entries * min(d, graph.n_classes)) / _BANDWIDTH + 70 * _KERNEL
+
+    judged = moved(sizes.all_nodes, sizes.scored_entries) / 3
+    if config.method == "gcn":
+        share = sizes.batch_nodes / sizes.nodes
+        return judged + moved(sizes.nodes, sizes.entries * share)
+    rows = min(config.batch_size, sizes.batch_nodes)
+    held = (rows + sum(config.layer_samples)) * width
+    return judged + math.ceil(sizes.batch_nodes / rows) * (_STEP + _OF_A_NUMBER * held)
 
 
 def epoch_work(graph: Graph, config: TrainConfig) -> float:

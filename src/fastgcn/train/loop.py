@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
+from fastgcn.backends.base import score
 from fastgcn.backends.data import check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.data.layout import fingerprint
@@ -17,6 +20,7 @@ from fastgcn.graph.graph import Graph
 from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.model import GCN, all_finite
 from fastgcn.progress import note
+from fastgcn.train.decision import decide, usual_scores, warnings
 from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.presets import resolve
 from fastgcn.train.race import Choice, check_room, choose
@@ -332,23 +336,14 @@ def _finish(
         "seed": config.seed,
         "epochs": len(training.history),
         "best_epoch": best["epoch"],
+        "metric": training.metric,
     }
     if stopped is not None:
         metrics["stopped"] = stopped
     if graph.split.val.size:
         metrics["validate_every"] = backend.validate_every
     metrics |= {name: value for name, value in best.items() if name.startswith("val_")}
-    start = time.perf_counter()
-    scores = backend.evaluate("test", last=True)
-    training.seconds["evaluation"] += time.perf_counter() - start
-    if scores is not None and not math.isfinite(scores.loss):
-        note("The network's outputs for test nodes are not finite, so there are no test scores.")
-        scores = None
-    if scores is not None:
-        metrics |= {f"test_{name}": value for name, value in scores.scores().items()}
-        metrics["test_classes"] = {
-            name: list(getattr(scores, name)) for name in ("precision", "recall", "f1", "support")
-        }
+    metrics |= _decide_and_score(graph, training)
     spent = training.seconds
     metrics |= {
         "train_seconds": spent["sampling"] + spent["compute"] + spent["evaluation"],
@@ -358,6 +353,8 @@ def _finish(
         "device": str(backend.device),
         **backend.facts(),
     }
+    for sentence in metrics["notes"]:
+        note(sentence)
     if choice.tried:
         metrics["choice"] = choice.to_dict()
     run = Run(
@@ -376,3 +373,41 @@ def _finish(
     if folder is not None:
         folder.finish(run)
     return run
+
+
+def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
+    """Choose temperature and threshold on validation; the scores, and notes on choices and scores.
+
+    The network's weights are the best ones already.
+    """
+    backend, config, model = training.backend, training.config, training.backend.model
+    names, notes = graph.class_names, list(training.notes())
+    found: dict[str, Any] = {}
+    start = time.perf_counter()
+    outputs = backend.outputs("val") if "val_loss" in training.history[training.best_at] else None
+    if outputs is not None:
+        logits, labels = outputs
+        model.decision = decide(
+            logits, labels, model.decision, training.metric, calibrate=config.calibrate
+        )
+        also = _also(training, len(labels))
+        values = score(model, torch.from_numpy(logits), labels, also).scores()
+        found |= {f"val_{name}": value for name, value in values.items()}
+    scores = backend.evaluate("test", last=True, also=_also(training, graph.split.test.size))
+    training.seconds["evaluation"] += time.perf_counter() - start
+    if scores is not None and not math.isfinite(scores.loss):
+        notes.append("The outputs for test nodes are not finite, so there are no test scores.")
+        scores = None
+    if scores is not None:
+        found |= {f"test_{name}": value for name, value in scores.scores().items()}
+        found["test_classes"] = {
+            name: list(getattr(scores, name)) for name in ("precision", "recall", "f1", "support")
+        }
+        notes += warnings(training.metric, "test", scores, training.counts, names)
+    return found | {"decision": model.decision.to_dict(), "notes": notes}
+
+
+def _also(training: Training, n_nodes: int) -> tuple[str, ...]:
+    """The names of the scores that a run has, beside the usual four."""
+    counts, multilabel = training.counts, training.backend.model.multilabel
+    return (*usual_scores(len(counts), n_nodes, multilabel=multilabel), training.metric)

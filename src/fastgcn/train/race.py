@@ -28,6 +28,7 @@ from fastgcn.machine import (
     pool_threads,
     thread_count,
 )
+from fastgcn.metrics import better
 from fastgcn.progress import note, progress
 from fastgcn.train.automatic import Candidate, epoch_work
 from fastgcn.train.divergence import NotFiniteError
@@ -56,6 +57,7 @@ class Tried:
         val_micro_f1, val_loss: of its best epoch so far.
         score: what it was judged by.
         kept: True for the winner.
+        metric, value: what validation selects by, and its best value so far.
     """
 
     name: str
@@ -64,6 +66,8 @@ class Tried:
     val_loss: float
     score: float
     kept: bool = False
+    metric: str = "micro_f1"
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +104,12 @@ class Choice:
         if not self.tried:
             return [f"Settings: {self.why}"] if self.why else []
         width = max(len(each.name) for each in self.tried)
-        lines = [f"{'candidate':{width}}  epochs  val F1  val loss"]
+        metric = self.tried[0].metric
+        shown = "" if metric == "micro_f1" else f"  val {metric}"
+        lines = [f"{'candidate':{width}}  epochs  val F1  val loss{shown}"]
         for each in self.tried:
-            mark = "  chosen" if each.kept else ""
+            mark = f"{each.value:>{len(shown)}.4f}" if shown and each.value is not None else ""
+            mark += "  chosen" if each.kept else ""
             lines.append(
                 f"{each.name:{width}}  {each.epochs:6}  {each.val_micro_f1:.4f}  "
                 f"{each.val_loss:8.4f}{mark}"
@@ -236,11 +243,28 @@ def _ended(training: Training, epochs: int) -> bool:
 def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
     """A candidate by its best epoch so far; `number` is 0 for the first.
 
-    By F1, not by the loss: candidates with stronger regularisation are less sure of what they
-    predict correctly.
+    By default by F1, not by the loss: candidates with stronger regularisation are less sure of what
+    they predict correctly.
     """
-    best = training.history[training.best_at]
+    best, metric = training.history[training.best_at], training.metric
+    value = best[f"val_{metric}"]
+    if 0 <= value <= 1 and metric != "loss":
+        positives = training.backend.model.decision.positive is not None and metric not in _COUNTED
+        n = max(1, round(len(graph.split.val) * (_rarer(training) if positives else 1)))
+        error = math.sqrt(max(value * (1 - value), 0.0) / n)
+    else:
+        error = value / math.sqrt(len(graph.split.val))
+    score = better(metric, value) - (_MARGIN * error if number else 0.0)
     f1 = best["val_micro_f1"]
-    error = math.sqrt(max(f1 * (1 - f1), 0.0) / len(graph.split.val))
-    score = f1 - (_MARGIN * error if number else 0.0)
-    return Tried(name, len(training.history), f1, best["val_loss"], score)
+    return Tried(
+        name, len(training.history), f1, best["val_loss"], score, metric=metric, value=value
+    )
+
+
+# Scores that count all nodes; of two classes, the others have the error of the rarer class alone.
+_COUNTED = ("micro_f1", "accuracy", "calibration_error")
+
+
+def _rarer(training: Training) -> float:
+    """The share of the rarer class among the training nodes."""
+    return float(training.counts.min() / max(training.counts.sum(), 1))

@@ -13,6 +13,7 @@ from fastgcn.data.manifest import checksum
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, open_regular, parse_json, with_nan
 from fastgcn.locks import Lock
+from fastgcn.metrics import Decision
 from fastgcn.model import GCN, all_finite, build_model
 from fastgcn.progress import note
 from fastgcn.schema import read_any, read_checked, validate
@@ -227,6 +228,7 @@ class RunFolder:
             "config": json.dumps(run.config.to_dict()),
             "sizes": json.dumps(model.sizes),
             "multilabel": json.dumps(model.multilabel),
+            "decision": json.dumps(model.decision.to_dict()),
             "class_names": json.dumps(run.class_names),
             "feature_names": json.dumps(run.feature_names),
             "fingerprint": run.fingerprint,
@@ -267,6 +269,7 @@ class RunFolder:
         try:
             model = build_model(config, about["sizes"], multilabel=about["multilabel"])
             model.load_state_dict(tensors)
+            model.decision = Decision(**about["decision"])
         except (TypeError, ValueError, RuntimeError) as error:
             raise FormatError(f"{path} is damaged: {' '.join(str(error).split())}") from None
         if not all_finite(tensors.values()):

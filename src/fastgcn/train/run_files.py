@@ -30,6 +30,7 @@ from fastgcn.schema import (
     number,
     optional,
     record,
+    refuse,
     text,
     validate,
 )
@@ -39,6 +40,15 @@ _ZEROS = "0" * 64
 
 _seconds: Check = mapping(number)
 _numbers = list_of(number)
+
+
+def _decision(value: Any, field: str) -> None:
+    """Temperature and threshold, which outputs are divided by and compared with."""
+    record({"temperature": number, "threshold": number}, {"positive": integer(0, 1)})(value, field)
+    known = value.keys() <= {"temperature", "threshold", "positive"}
+    if not known or not (value["temperature"] or 0) > 0 or value["threshold"] is None:
+        raise refuse(field, "a temperature above 0 and a threshold", value)
+
 
 # `config.json`: what was started.
 ABOUT = record(
@@ -76,6 +86,9 @@ RESULT = record(
         "sampler": text(),
         "test_classes": record(dict.fromkeys(("precision", "recall", "f1", "support"), _numbers)),
         "stopped": text(),
+        "metric": text(),
+        "notes": list_of(text()),
+        "decision": _decision,
         "files": mapping(digest),
     },
 )
@@ -89,13 +102,20 @@ MODEL: dict[str, Check] = {
     "config": mapping(anything),
     "sizes": list_of(_SIZE, shortest=2),
     "multilabel": boolean,
+    "decision": _decision,
     "class_names": optional(list_of(text())),
     "feature_names": optional(list_of(text())),
 }
 
 
+# What a file without a checksum, that of an earlier version, may have.
+_EARLIER = {*MODEL, "schema", "fingerprint", "progress"}
+
+
 def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
     """Check that the numbers of a run's result belong together; it has `classes` classes."""
+    scores = [n for n in result if n.startswith(("val_", "test_")) and n != "test_classes"]
+    validate(dict(result), record({}, dict.fromkeys(scores, number)), path, "train again")
     if result["best_epoch"] > result["epochs"]:
         said = f"best_epoch is {result['best_epoch']} of {result['epochs']} epochs"
     elif any(len(each) != classes for each in result.get("test_classes", {}).values()):
@@ -127,7 +147,8 @@ def check_epoch(value: Any, number_of_epoch: int, path: Path) -> None:
 
 def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dict[str, Any]:
     """The parsed metadata of a model whose file has `n_bytes`."""
-    values: dict[str, Any] = {"feature_names": None}  # earlier versions do not have them
+    # Earlier versions do not have these.
+    values: dict[str, Any] = {"feature_names": None, "decision": {}}
     for key, check in MODEL.items():
         if key in metadata:
             values[key] = parsed(metadata[key], key, check, path)
@@ -189,6 +210,8 @@ def read_safetensors(
         metadata = _metadata(data)
         if _SUM in metadata:
             _verify(data, metadata[_SUM])
+        elif not metadata.keys() <= _EARLIER:  # perhaps a changed bit of the checksum's own name
+            raise ValueError("it has no checksum, but metadata that no earlier version has")
         tensors: dict[str, Tensor] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path} is damaged: {error}") from None

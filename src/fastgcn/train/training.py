@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fastgcn.arrays import IntArray
 from fastgcn.backends import Backend, Checkpoint
 from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.config import TrainConfig
+from fastgcn.errors import InputError
+from fastgcn.metrics import Decision, Metrics, better
 from fastgcn.model import WeightAverage
+from fastgcn.train.decision import chosen_metric, positive_class
 from fastgcn.train.divergence import check_epoch, check_validation
 
 _PURPOSES = ("precompute", "sampling", "compute", "evaluation")
@@ -25,10 +29,18 @@ class Training:
         self.seconds = dict.fromkeys(_PURPOSES, 0.0)  # by purpose, with those before a resume
         start = time.perf_counter()
         backend.prepare()
+        self.counts = backend.class_counts()  # (C,) of the training nodes
+        multilabel = backend.model.multilabel
+        if not multilabel:
+            backend.on_first("the labels", lambda: check_counts(self.counts))
+        self.metric = chosen_metric(config, self.counts, multilabel=multilabel)
         self.seconds["precompute"] += time.perf_counter() - start
         self._begin()
 
     def _begin(self) -> None:
+        model = self.backend.model
+        positive = positive_class(self.counts, multilabel=model.multilabel)
+        model.decision = Decision(positive=positive)
         averaging = self.config.averaging
         self.average = WeightAverage(self.backend.model, averaging) if averaging else None
         self.history: list[dict[str, Any]] = []
@@ -49,6 +61,19 @@ class Training:
         return done < self.config.epochs and not should_stop(
             self.history, self.config, self.best_at
         )
+
+    def notes(self) -> list[str]:
+        """Sentences on what was chosen for the user."""
+        if self.config.metric != "auto" or self.metric == "micro_f1":
+            return []
+        share = self.counts.min() / self.counts.sum()
+        return [
+            f"Validation selects by {self.metric}, because only {share:.1%} of the training nodes "
+            "are of the rarer class; --metric chooses another."
+        ]
+
+    def better(self, record: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+        return is_better(record, kept, self.metric)
 
     def epoch(self) -> dict[str, Any]:
         """One pass over the training nodes, and the record of it.
@@ -72,15 +97,16 @@ class Training:
             model = self.average.add(model, number)
         if number % self.backend.validate_every == 0 or number == self.config.epochs:
             began = time.perf_counter()
-            scores = self.backend.evaluate("val", model)
+            scores = self.backend.evaluate("val", model, also=(self.metric,))
             self.seconds["evaluation"] += time.perf_counter() - began
             check_validation(scores)
             if scores is not None:
+                check_defined(self.metric, scores)
                 record |= {f"val_{name}": value for name, value in scores.scores().items()}
         record["seconds"] = time.perf_counter() - start
         record["seconds_per_batch"] = self.seconds_per_batch
         self.history.append(record)
-        if not self.best or is_better(record, self.history[self.best_at]):
+        if not self.best or self.better(record, self.history[self.best_at]):
             self.best_at = number - 1
             self.best = {k: v.detach().clone() for k, v in model.state_dict().items()}
         return record
@@ -114,7 +140,10 @@ class Training:
             self.average.model.load_state_dict(with_prefix(tensors, "average."))
         self.batches = progress["batches"]
         self.seconds |= progress["seconds"]
-        self.best_at = best_epoch(self.history)
+        validated = any("val_micro_f1" in record for record in self.history)
+        if validated and not any(f"val_{self.metric}" in record for record in self.history):
+            self.metric = "micro_f1"  # an earlier version began this run
+        self.best_at = best_epoch(self.history, self.metric)
 
 
 History = Sequence[dict[str, Any]]
@@ -136,30 +165,60 @@ def should_stop(history: History, config: TrainConfig, best: int | None = None) 
     if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
         return False
     if config.early_stopping == "patience":
-        best = best_epoch(history) if best is None else best
+        metric = "micro_f1" if config.metric == "auto" else config.metric
+        best = best_epoch(history, metric) if best is None else best
         return len(history) - 1 - best >= config.patience
     backwards = (record["val_loss"] for record in reversed(history) if "val_loss" in record)
     losses = list(islice(backwards, _RECENT + _WARM_UP))
     return len(losses) > _WARM_UP and bool(np.mean(losses[:_RECENT]) > np.mean(losses[_RECENT:]))
 
 
-def best_epoch(history: History) -> int:
-    """The position of the epoch to keep: highest validation micro-F1, lowest loss among equals.
+def best_epoch(history: History, metric: str = "micro_f1") -> int:
+    """The position of the epoch to keep: best by the metric, lowest loss among equals.
 
     If no epoch was validated, it is the last one.
     """
     best = 0
     for position, record in enumerate(history):
-        if is_better(record, history[best]):
+        if is_better(record, history[best], metric):
             best = position
     return best
 
 
-def is_better(record: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+def is_better(record: Mapping[str, Any], kept: Mapping[str, Any], metric: str = "micro_f1") -> bool:
     """True if an epoch is better than the one kept so far."""
-    if "val_micro_f1" not in kept:
+    name = f"val_{metric}"
+    if name not in kept:
         return True
-    if "val_micro_f1" not in record:
+    if name not in record:
         return False
-    score, other = ((each["val_micro_f1"], -each["val_loss"]) for each in (record, kept))
+    score, other = ((better(metric, each[name]), -each["val_loss"]) for each in (record, kept))
     return score > other
+
+
+def check_counts(counts: IntArray) -> None:
+    """Refuse training nodes of a single class: any network would be right on them."""
+    if np.count_nonzero(counts) == 1:
+        raise InputError(
+            "all training nodes are of one class, so there is nothing to learn; look at the label "
+            "column, or draw another split (--split random)"
+        )
+
+
+def check_defined(metric: str, scores: Metrics) -> None:
+    """Refuse to select by a metric that is not defined for the validation nodes."""
+    if metric not in scores.scores():
+        raise InputError(
+            f"metric = {metric!r} is not defined for these validation nodes: {_needs(metric)}; "
+            "choose another one (--metric micro_f1), or another split"
+        )
+
+
+def _needs(metric: str) -> str:
+    if metric == "f1":
+        return "it is for two classes, macro_f1 for more"
+    if metric == "balanced_accuracy":
+        return "it is for one class a node"
+    if metric.startswith("recall@"):
+        return "K is at most the number of classes, and a share P% of nodes is for two classes"
+    return "it needs a class that some of them have and some have not"

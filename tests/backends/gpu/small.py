@@ -21,7 +21,7 @@ def matrix(n: int = 60, degree: float = 6.0) -> tuple[Tensor, DeviceMatrix]:
     indptr[1:] = there.sum(1).cumsum(0)
     found = DeviceMatrix(
         indptr.to(DEVICE), column.int().to(DEVICE), dense[row, column].to(DEVICE),
-        row.int().to(DEVICE),
+        row.int().to(DEVICE), n,
     )  # fmt: skip
     return dense.to(DEVICE), found
 

@@ -9,7 +9,7 @@ import torch
 
 from fastgcn import Graph, Split
 from fastgcn.backends.cpu import ready
-from fastgcn.backends.data import prepare
+from fastgcn.backends.data import SharedData, prepare
 from fastgcn.backends.gpu import forward as norms_of_rows
 from fastgcn.backends.gpu.data import features_fit, prepare_on_device
 from fastgcn.backends.gpu.forward import row_norms
@@ -28,7 +28,7 @@ def test_a_split_may_be_in_any_order(features: str) -> None:
     _, there = prepare_on_device(graph, SETTINGS.replace(features=features), DEVICE)
     here = prepare(plain, SETTINGS, None)
     want = here.rows(torch.arange(here.adjacency.n))
-    torch.testing.assert_close(there.inputs.cpu(), want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(there.dense_inputs.cpu(), want, rtol=1e-5, atol=1e-5)
     assert torch.equal(there.labels.cpu(), here.labels)
 
 
@@ -90,9 +90,9 @@ def test_own_rows_that_half_precision_lacks_are_refused() -> None:
 @pytest.mark.parametrize("features", ["device", "host"])
 def test_only_what_is_precomputed_is_in_half_precision(features: str) -> None:
     _, kept = prepare_on_device(communities(), half(features), DEVICE)
-    assert kept.inputs.dtype == torch.float16
+    assert kept.dense_inputs.dtype == torch.float16
     _, as_it_is = prepare_on_device(communities(), half(features, precompute=False), DEVICE)
-    assert as_it_is.inputs.dtype == torch.float32
+    assert as_it_is.dense_inputs.dtype == torch.float32
 
 
 @pytest.mark.parametrize("changes", [{}, {"input_skip": True}, {"precompute": False}])
@@ -109,3 +109,31 @@ def test_row_norms_do_not_depend_on_where_the_features_are(
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
     want = [torch.from_numpy(each.norms()) for each in ready(graph, config).layer_rows()]
     torch.testing.assert_close([each.cpu() for each in found[0]], want, rtol=1e-5, atol=1e-6)
+
+
+def test_standardised_features_are_those_of_the_cpu() -> None:
+    graph = communities()
+    features = np.array(graph.features)
+    features[:, 2], features[:, 3] = 7.0, features[:, 3] * 1e4 + 3e5
+    graph = dataclasses.replace(graph, features=features)
+    config = SETTINGS.replace(feature_scaling="standard")
+    there, data = prepare_on_device(graph, config, DEVICE)
+    here = prepare(graph, config, None)
+    assert there.host_features.statistics is not None
+    assert here.statistics is not None
+    for found, want in zip(there.host_features.statistics, here.statistics, strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+    rows = here.rows(torch.arange(here.adjacency.n))
+    torch.testing.assert_close(data.dense_inputs.cpu(), rows, rtol=1e-4, atol=1e-4)
+
+
+def test_trainings_share_what_they_have_in_common() -> None:
+    graph, shared = communities(), SharedData()
+    one, first = prepare_on_device(graph, SETTINGS, DEVICE, shared)
+    _, again = prepare_on_device(graph, SETTINGS.replace(hidden=4), DEVICE, shared)
+    assert first is again
+    scaled, other = prepare_on_device(
+        graph, SETTINGS.replace(feature_scaling="row"), DEVICE, shared
+    )
+    assert other is not first
+    assert scaled.edges is one.edges

@@ -1,115 +1,175 @@
-"""The fused step against autograd and torch's Adam, on the same blocks."""
-
-from typing import Any
+"""The step of two layers against autograd and torch's Adam, on the same blocks."""
 
 import pytest
 import torch
+from torch import Tensor
 
 from fastgcn.backends.gpu.sampler import DeviceSampler
-from fastgcn.kernels.gpu.blocks import dense_block
+from fastgcn.kernels.gpu.blocks import BlockBuffers, dense_block
+from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.step import (
-    AdamParameter,
-    FusedStep,
+    Known,
+    NetworkStep,
+    NetworkWeights,
     adam,
     fits_one_tile,
-    loss_reference,
+    logits_reference,
 )
 from tests.backends.gpu.small import DEVICE, batches, matrix
 
 N, K, SIZE, T, F, D, C = 60, 3, 19, 20, 37, 24, 5
 
 
+def weights(*, own: bool, bias: bool, norm: bool, members: int) -> NetworkWeights:
+    rng = torch.Generator().manual_seed(0)
+
+    def known(*shape: int) -> Known:
+        found = (0.3 * torch.randn(shape, generator=rng)).to(DEVICE)
+        return Known(found, torch.zeros_like(found))
+
+    first, second = known((1 + own) * F, D), known((1 + own) * D, C)
+    if members == 2:  # the second network has no own rows
+        first.weight[F:, D // 2 :] = 0
+        second.weight[D + D // 2 :] = 0
+    return NetworkWeights(
+        first, second,
+        bias=known(D) if bias else None,
+        gamma=known(D) if norm else None,
+        beta=known(D) if norm else None,
+        out_bias=known(C) if bias else None,
+        own=own,
+        members=members,
+    )  # fmt: skip
+
+
+def parts(of: NetworkWeights) -> list[Known]:
+    found = (of.first, of.second, of.bias, of.gamma, of.beta, of.out_bias)
+    return [part for part in found if part is not None]
+
+
 @pytest.mark.parametrize(
-    ("bias", "dtype", "t", "frugal"),
+    ("own", "bias", "norm", "members", "dtype", "t"),
     [
-        (False, torch.float32, T, False),
-        (True, torch.float32, 1_100, False),
-        (True, torch.float32, T, True),
-        (False, torch.float16, T, False),
-        (True, torch.bfloat16, T, False),
+        (False, False, False, 1, torch.float32, T),
+        (False, True, False, 1, torch.float16, 1_100),
+        (True, True, True, 1, torch.float32, T),
+        (True, False, False, 1, torch.bfloat16, T),
+        (True, True, False, 2, torch.float32, T),
     ],
 )
-def test_steps_move_the_weights_as_autograd_does(
-    bias: bool, dtype: torch.dtype, t: int, frugal: bool
+def test_gradients_are_those_of_autograd(
+    own: bool, bias: bool, norm: bool, members: int, dtype: torch.dtype, t: int
 ) -> None:
-    """Products of x in half precision are those of float32, where that is asked for."""
-    rng = torch.Generator().manual_seed(0)
-    shapes = [(F, D), (D,), (D, C), (C,)]
-    known = [(0.3 * torch.randn(shape, generator=rng)).to(DEVICE) for shape in shapes]
-    wanted: list[torch.Tensor | None] = [
-        p.clone().requires_grad_() if p.ndim == 2 or bias else None for p in known
-    ]
-    there = [p for p in wanted if p is not None]
-    groups: list[dict[str, Any]] = [
-        {"params": there[:1], "weight_decay": 0.1},
-        {"params": there[1:]},
-    ]
-    optimizer = torch.optim.Adam(groups, lr=0.01)
-    mine = [
-        AdamParameter(p, torch.zeros_like(p), torch.zeros_like(p), 0.1 if number == 0 else 0.0)
-        for number, p in enumerate(known)
-    ]
-    x = torch.randn((N, F), generator=rng).to(DEVICE, dtype)
-    sampler = DeviceSampler(matrix()[1], [t], size=SIZE, count=K, seed=0)
+    known = weights(own=own, bias=bias, norm=norm, members=members)
+    rng = torch.Generator().manual_seed(1)
+    x, beside = (torch.randn((N, F), generator=rng).to(DEVICE, dtype) for _ in range(2))
+    sampler = DeviceSampler(matrix()[1], [t], size=SIZE, count=K, seed=0, own_rows=own)
     rows, steps = batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE)
     (blocks,) = sampler.sample(rows, steps)
-    b1, b2 = (mine[1], mine[3]) if bias else (None, None)
-    known_as = mine[0], b1, mine[2], b2
-    step = FusedStep(x, known_as, SIZE, t, 0.01, precision="ieee", frugal=frugal)
+    room = SIZE * own + t
+    step = NetworkStep(x, beside if own else None, known, SIZE, room, precision="ieee")
     labels = torch.randint(0, C, (K, SIZE), generator=rng, dtype=torch.int32).to(DEVICE)
-    weights = torch.rand((K, SIZE), generator=rng).to(DEVICE) * (rows >= 0)
-    weights /= weights.sum(1, keepdim=True)
-    active = torch.ones(K, dtype=torch.int32, device=DEVICE)
-    losses = torch.zeros((K, step.tiles), device=DEVICE)
+    row_weights = torch.rand((K, SIZE), generator=rng).to(DEVICE) * (rows >= 0)
+    row_weights /= row_weights.sum(1, keepdim=True)
+    losses = torch.zeros((K, members, step.tiles), device=DEVICE)
     for k in range(K):
-        step(k, blocks, labels, weights, active, steps, losses)
+        step.gather(k, blocks, steps)
+        for part in parts(known):
+            part.gradient.zero_()
+        step(k, blocks, labels, row_weights, steps, losses)
         sources = blocks.sources[k]
-        adj = dense_block(blocks, k, SIZE, N)[:, sources.clamp(min=0).long()]
-        loss = loss_reference(
-            wanted, x[sources.clamp(min=0).long()].float(), adj * (sources >= 0), labels[k],
-            weights[k],
+        ids = sources.clamp(min=0).long()
+        both = torch.cat([x[ids], beside[ids]], 1) if own else x[ids]
+        adj = block_of(blocks, k, room, own)
+        for part in parts(known):
+            part.weight.requires_grad_()
+        found = logits_reference(known, both.float() * (sources >= 0)[:, None], adj, SIZE)
+        loss = sum(
+            (torch.nn.functional.cross_entropy(each, labels[k].long(), reduction="none")
+             * row_weights[k]).sum() / members
+            for each in found
         )  # fmt: skip
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        assert isinstance(loss, Tensor)
+        wanted = torch.autograd.grad(loss, [part.weight for part in parts(known)])
+        for part in parts(known):
+            part.weight.requires_grad_(False)
         assert float(losses[k].sum()) == pytest.approx(float(loss.detach()), abs=1e-5)
-        for found, want in zip(known, wanted, strict=True):
-            if want is not None:
-                torch.testing.assert_close(found, want.detach(), rtol=0, atol=1e-5)
+        if members == 2:
+            wanted[0][F:, D // 2 :] = 0
+        for part, want in zip(parts(known), wanted, strict=True):
+            torch.testing.assert_close(part.gradient, want, rtol=1e-3, atol=1e-5)
+
+
+def block_of(blocks: BlockBuffers, k: int, room: int, own: bool) -> Tensor:
+    """(s, sources): a block by its columns, which name a node twice if it is a row and drawn."""
+    if not own:
+        sources = blocks.sources[k]
+        return dense_block(blocks, k, SIZE, N)[:, sources.clamp(min=0).long()] * (sources >= 0)
+    found = torch.zeros((SIZE, room), device=DEVICE)
+    offsets = blocks.offsets[k * SIZE : (k + 1) * SIZE + 1].tolist()
+    for row in range(SIZE):
+        for entry in range(offsets[row], offsets[row + 1]):
+            found[row, blocks.columns[entry]] += blocks.entries[entry]
+    return found
+
+
+def moments(size: int, decay: float) -> list[Tensor]:
+    """Weights, two moments, a gradient and L2."""
+    found = [torch.zeros(size, device=DEVICE) for _ in range(5)]
+    found[0].normal_()
+    found[4].fill_(decay)
+    return found
+
+
+@pytest.mark.parametrize("d", [3, 4])
+def test_adam_is_torchs(d: int) -> None:
+    weight, mean, square, gradient, decay = moments(21, 0.01)
+    twin = weight.clone().requires_grad_()
+    optimizer = torch.optim.Adam([twin], lr=0.1, weight_decay=0.01)
+    steps, active = torch.tensor([0], device=DEVICE), torch.ones(2, dtype=torch.int32).to(DEVICE)
+    turned = torch.zeros(d, 5, device=DEVICE)
+    for number in range(3):
+        twin.grad = torch.randn(21).to(DEVICE)
+        gradient.copy_(twin.grad)
+        if number < 2:
+            adam(weight, mean, square, gradient, decay, steps, 0.1, step=number, active=active)
+        else:
+            adam(weight, mean, square, gradient, decay, steps + 2, 0.1, turned=turned)
+        optimizer.step()
+        torch.testing.assert_close(weight, twin.detach())
+        assert not gradient.any()
+    assert torch.equal(turned, weight[: 5 * d].view(5, d).T)
 
 
 def test_a_batch_without_rows_moves_nothing() -> None:
-    weights = [torch.randn(F, D, device=DEVICE), torch.randn(D, C, device=DEVICE)]
-    w1, w2 = (AdamParameter(w, torch.ones_like(w), torch.ones_like(w), 0.0) for w in weights)
-    before = [w.clone() for w in weights]
-    sampler = DeviceSampler(matrix()[1], [T], size=SIZE, count=1, seed=0)
+    weight, mean, square, gradient, decay = moments(21, 0.1)
+    before = weight.clone()
+    none = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    adam(weight, mean, square, gradient, decay, none.long(), 0.1, active=none)
+    assert torch.equal(weight, before)
+
+
+def test_what_is_dropped() -> None:
     steps = torch.zeros(1, dtype=torch.int64, device=DEVICE)
-    none = torch.full((1, SIZE), -1, dtype=torch.int32, device=DEVICE)
-    (blocks,) = sampler.sample(none, steps)
-    step = FusedStep(torch.ones(N, F, device=DEVICE), (w1, None, w2, None), SIZE, T, 0.01)
-    nothing = torch.zeros((1, SIZE), device=DEVICE)
-    step(
-        0, blocks, nothing.int(), nothing, torch.zeros(1, dtype=torch.int32, device=DEVICE), steps,
-        torch.zeros((1, step.tiles), device=DEVICE),
-    )  # fmt: skip
-    for now, then in zip(weights, before, strict=True):
-        assert torch.equal(now, then)
-
-
-def test_adam_of_one_parameter() -> None:
-    p = torch.randn(7, 3, device=DEVICE)
-    twin = p.clone().requires_grad_()
-    optimizer = torch.optim.Adam([twin], lr=0.1, weight_decay=0.01)
-    mine = AdamParameter(p, torch.zeros_like(p), torch.zeros_like(p), 0.01)
-    for number in range(3):
-        twin.grad = torch.randn(7, 3).to(DEVICE)
-        adam(mine, twin.grad, torch.tensor([number], device=DEVICE), 0.1)
-        optimizer.step()
-        torch.testing.assert_close(p, twin.detach())
+    dropout, h = CountedDropout(3, steps), torch.ones(70, 90, device=DEVICE, requires_grad=True)
+    first, second = dropout(h, 0.25), dropout(h, 0.25)
+    assert sorted(set(first.detach().view(-1).tolist())) == pytest.approx([0, 4 / 3])
+    assert float((first == 0).float().mean()) == pytest.approx(0.25, abs=0.02)
+    assert not torch.equal(first, second), "each call of a step drops other entries"
+    (gradient,) = torch.autograd.grad(first.sum(), h)
+    assert torch.equal(gradient, first), "the gradient is dropped with its entry"
+    dropout.begin()
+    assert torch.equal(dropout(h, 0.25), first), "a step that is taken again drops the same"
+    steps += 1
+    dropout.begin()
+    assert not torch.equal(dropout(h, 0.25), first)
+    values = dropout(torch.ones(3_000, device=DEVICE), 0.5)
+    assert float((values == 0).float().mean()) == pytest.approx(0.5, abs=0.05)
 
 
 def test_networks_whose_last_weights_are_one_tile() -> None:
-    assert fits_one_tile(128, 41)
-    assert fits_one_tile(512, 64)
-    assert not fits_one_tile(512, 65)
-    assert not fits_one_tile(16, 513)
+    assert fits_one_tile(128, 41, own=True)
+    assert fits_one_tile(512, 64, own=False)
+    assert not fits_one_tile(512, 64, own=True)
+    assert not fits_one_tile(16, 513, own=False)
+    assert not fits_one_tile(17, 3, own=False)

@@ -22,7 +22,7 @@ def test_a_matrix_times_rows(width: int, dtype: torch.dtype) -> None:
 def test_hubs_are_shared_by_several_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "SEGMENT", 32)
     _, small = matrix()
-    pieces = products.segments(small.indptr)
+    pieces = products.segments(small.indptr, len(small.indices))
     assert pieces.any_shared
     assert (pieces.row[pieces.shared > 0] == 3).all(), "the hub alone is longer than a segment"
     assert int((pieces.row == 3).sum()) == 2

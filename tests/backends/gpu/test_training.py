@@ -31,6 +31,8 @@ NETWORKS: list[dict[str, Any]] = [
     {"precompute": False, "distribution": "optimal"},
     {"distribution": "ladies", "draws": "stratified", "self_term": "exact", "skip": True,
      "norm": "layer", "input_skip": True},
+    {"distribution": "ladies", "draws": "stratified", "self_term": "exact", "skip": True,
+     "input_skip": True, "pair": True, "dropout": (0.2, 0.5), "bias": True},
     {"features": "host", "input_skip": True, "evaluation_graph": "joined"},
     {"features": "host", "inputs_dtype": "float16", "inductive": False},
     {"feature_scaling": "standard", "normalization": "row"},
@@ -181,7 +183,10 @@ def test_kernels_need_triton_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> 
         ({"norm": "batch"}, "norm = 'batch'"),
         ({"history": True}, "history = true"),
         ({"neighbors_only": True}, "neighbors_only = true"),
-        ({"method": "gcn"}, "method = 'gcn'"),
+        ({"method": "gcn"}, None),
+        ({"method": "gcn", "norm": "batch"}, "norm = 'batch'"),
+        ({"method": "gcn-batched"}, "method = 'gcn-batched'"),
+        ({"pair": True, "skip": True, "input_skip": True}, None),
     ],
 )
 def test_what_cannot_be_recorded_is_said(

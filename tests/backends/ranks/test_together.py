@@ -112,7 +112,7 @@ def test_shards_train_as_the_graph_they_were_cut_from(parts: str, scenes: Scenes
         ("features", embed(expected, graph, test, layer=0)),
     ]:
         np.testing.assert_allclose(found[rows], theirs, atol=1e-5)
-    assert "--nodes must be all, train, val or test, got '3'" in found["ids refused"]
+    assert "--nodes must be all, unlabelled, train, val or test, got '3'" in found["ids refused"]
     assert found["samples refused"].startswith("samples and memory are for a single process")
     assert found["layer refused"] == "layer must lie in -2..2 for this network, got 9"
     assert found["nothing asked"] == "nodes must name at least one node, got none"

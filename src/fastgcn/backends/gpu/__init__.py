@@ -21,14 +21,17 @@ def why_not(config: TrainConfig) -> str | None:
     """The first setting that `GpuBackend` does not support, or None if it supports all of them."""
     if (reason := why_no_kernels()) is not None:
         return reason
-    for name, value, known in (
-        ("method", config.method, ("fastgcn",)),
-        ("draws", config.draws, ("independent", "stratified", "systematic")),
+    known: list[tuple[str, object, tuple[object, ...]]] = [
+        ("method", config.method, ("fastgcn", "gcn")),
         ("norm", config.norm, ("none", "layer")),
-        ("history", config.history, (False,)),
-        ("neighbors_only", config.neighbors_only, (False,)),
-        ("pair", config.pair, (False,)),
-    ):
-        if value not in known:
+    ]
+    if config.method == "fastgcn":
+        known += [
+            ("draws", config.draws, ("independent", "stratified", "systematic")),
+            ("history", config.history, (False,)),
+            ("neighbors_only", config.neighbors_only, (False,)),
+        ]
+    for name, value, served in known:
+        if value not in served:
             return f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
     return None

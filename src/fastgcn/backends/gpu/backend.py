@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from fastgcn.backends.base import EpochResult, Learner, LearnerBackend, Part
-from fastgcn.backends.data import loss_for
+from fastgcn.backends.data import SharedData, loss_for
 from fastgcn.backends.gpu.data import DeviceGraph, prepare_on_device
-from fastgcn.backends.gpu.forward import DeviceEvaluator, row_norms
+from fastgcn.backends.gpu.forward import DeviceEvaluator, EvaluationData, row_norms
 from fastgcn.backends.gpu.sampler import EpochBatches
-from fastgcn.backends.gpu.steps import DeviceTraining
+from fastgcn.backends.gpu.steps import DeviceTraining, FullSteps
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
 from fastgcn.model import GCN, start_from
@@ -28,11 +28,17 @@ class GpuBackend(LearnerBackend):
     on_device: DeviceGraph
 
     def __init__(
-        self, graph: Graph, config: TrainConfig, device: torch.device, model: GCN | None = None
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        device: torch.device,
+        model: GCN | None = None,
+        shared: SharedData | None = None,
     ) -> None:
         super().__init__()
         self.graph, self.config, self._device = graph, config, device
         self._given_model = model
+        self.shared = SharedData() if shared is None else shared
         self.validate_every = 1 if config.validate_every == "auto" else config.validate_every
         self._training: DeviceTraining | None = None
 
@@ -51,29 +57,36 @@ class GpuBackend(LearnerBackend):
         if self._device.index is not None:
             # Kernels are launched, and graphs recorded, on torch's current device.
             torch.cuda.set_device(self._device)
-        self.on_device, data = prepare_on_device(graph, config, self._device)
+        self.on_device, data = prepare_on_device(graph, config, self._device, self.shared)
         model = start_from(self._given_model, config, graph).to(self._device)
         model.set_feature_statistics(self.on_device.host_features.statistics)
         self.learner = Learner(model, config, self._device)
         loss = loss_for(data.labels[data.batch_nodes], graph, config).to(self._device)
+        full = config.method == "gcn"
         self._training = DeviceTraining(
             model,
             loss,
             self.learner.optimizer,
             data,
-            EpochBatches(data, config, loss),
+            None if full else EpochBatches(data, config, loss, self.shared),
+            seed=config.seed + 2,
             tf32=config.products == "tf32",
         )
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        data, batches = self.training.data, self.training.batches
+        data, steps, start = self.training.data, self.training.steps, time.perf_counter()
+        if isinstance(steps, FullSteps):
+            steps.run()
+            loss = float(steps.result)  # the host waits here
+            seconds = {"sampling": 0.0, "compute": time.perf_counter() - start}
+            return EpochResult(loss, 1, 0.0, seconds)
+        batches = self.training.batches
         batches.shuffle(epoch)
-        start = time.perf_counter()
         if self.config.distribution == "optimal":
             norms = row_norms(self.model, self.config, self.on_device, data)
             batches.sampler.set_row_norms(norms)
         drawn = time.perf_counter()
-        self.training.steps.run()
+        steps.run()
         losses, empty_rows = batches.results()  # the host waits here, once an epoch
         seconds = {"sampling": drawn - start, "compute": time.perf_counter() - drawn}
         mean = sum(map(mul, losses, batches.sizes)) / batches.used
@@ -83,10 +96,23 @@ class GpuBackend(LearnerBackend):
         nodes = getattr(self.graph.split, part)
         if not nodes.size:
             return None
-        return DeviceEvaluator(self.graph, self.config, self.on_device, nodes, once=last)
+        config = self.config
+
+        def make() -> EvaluationData:
+            return EvaluationData.of(self.graph, config, self.on_device, nodes, once=last)
+
+        if last:
+            return DeviceEvaluator(make(), record=False)
+        key = (
+            part, config.normalization, config.feature_scaling, config.inductive,
+            config.evaluation_graph, config.input_skip, config.layers, config.method,
+        )  # fmt: skip
+        tf32 = config.products == "tf32"
+        return DeviceEvaluator(self.shared.get(key, make), record=True, tf32=tf32)
 
     def _release(self) -> None:
         self._training = None
+        self.shared.clear()
 
     def facts(self) -> dict[str, Any]:
         """The name of the GPU."""

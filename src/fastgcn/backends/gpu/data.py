@@ -10,21 +10,28 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import AnyArray, FloatArray, forget
-from fastgcn.backends.data import check_trainable, label_tensor
-from fastgcn.backends.gpu.matrix import DeviceEdges, DeviceMatrix
+from fastgcn.backends.data import SharedData, check_trainable, label_tensor
+from fastgcn.backends.gpu.matrix import DeviceEdges, DeviceMatrix, DeviceSparse
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.encoded import DTYPES, check_range
 from fastgcn.features.plan import Budget
-from fastgcn.features.store import NodeFeatures, column_statistics
+from fastgcn.features.store import (
+    ColumnMoments,
+    NodeFeatures,
+    Statistics,
+    column_statistics,
+    statistics_of,
+)
 from fastgcn.graph.csr import CSR, damaged
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.gpu.products import aligned, empty_rows, gather, row_stride
 from fastgcn.memory import shown_bytes
 from fastgcn.progress import note, progress
 
-# Bytes of a chunk, and chunks in progress: threads read some while others are copied.
-_CHUNK_BYTES, _BUFFERS = 1 << 25, 6
+# Bytes of a chunk, and chunks in progress: threads read some while others are copied. Pinning takes
+# as long as reading, so buffers are small.
+_CHUNK_BYTES, _BUFFERS = 1 << 23, 10
 # The share of the device's free memory that rows of features or of a network may take.
 FREE_SHARE = 0.7
 # Bytes of X on the device at once, if it stays on the host.
@@ -136,22 +143,24 @@ class DeviceGraph:
 
     Attributes:
         host_features: rows of X (N, F) on the host, scaled when they are read.
-        features: X (N, F) on the device; None if it stays on the host.
+        features: X (N, F) on the device, scaled; None if it stays on the host.
     """
 
     edges: DeviceEdges
     host_features: NodeFeatures
-    features: Tensor | None
+    features: Tensor | DeviceSparse | None
 
     @property
     def device(self) -> torch.device:
         return self.edges.indptr.device
 
-    def x(self, nodes: Tensor | None) -> Tensor | NodeFeatures:
-        """Rows of X of `nodes` or of all: a tensor if X is on the device, else for reading."""
+    def x(self, nodes: Tensor | None) -> Tensor | DeviceSparse | NodeFeatures:
+        """Rows of X of `nodes` or of all: as they are on the device, else for reading."""
         if self.features is not None:
             if nodes is None:
                 return self.features
+            if isinstance(self.features, DeviceSparse):
+                return DeviceSparse(self.features.matrix.some_rows(nodes))
             n, width = len(nodes), self.features.shape[1]
             return gather(self.features, nodes, empty_rows(n, width, torch.float32, self.device))
         rows = self.host_features
@@ -167,60 +176,131 @@ class DeviceTrainingData:
         matrix: Â of the training graph.
         nodes: (n,) int64, the ids of its nodes, ascending; None if it is the whole graph.
         inputs: (n, F) rows of ÂX, or of X if nothing is precomputed; on the device, or in
-            pinned memory of the host.
-        beside: (n, F) rows of X, if the first layer takes both.
+            pinned memory of the host. Full passes have (n, 2F) if the first layer takes both.
+        beside: (n, F) rows of X, if the first layer takes both, unless `inputs` hold them.
         batch_nodes: (k,) int32, the nodes that batches are made of.
         labels: (n,) int64 or (n, C) float32.
+        precomputed: True if `inputs` hold ÂX, so that the first layer needs no block.
     """
 
     matrix: DeviceMatrix
     nodes: Tensor | None
-    inputs: Tensor
+    inputs: Tensor | DeviceSparse
     beside: Tensor | None
     batch_nodes: Tensor
     labels: Tensor
+    precomputed: bool
+
+    @property
+    def dense_inputs(self) -> Tensor:
+        """`inputs` of sampled batches, which are never sparse."""
+        assert isinstance(self.inputs, Tensor)
+        return self.inputs
 
     def input_chunks(self, n_bytes: int) -> Iterator[Tensor]:
         """(k, F) or (k, 2F) float32 on the device: all input rows in order, in chunks."""
-        parts = [self.inputs] if self.beside is None else [self.inputs, self.beside]
+        inputs = self.dense_inputs
+        parts = [inputs] if self.beside is None else [inputs, self.beside]
         device = self.matrix.indices.device
-        step = max(1, n_bytes // (4 * len(parts) * self.inputs.shape[1]))
-        for start in range(0, len(self.inputs), step):
+        step = max(1, n_bytes // (4 * len(parts) * inputs.shape[1]))
+        for start in range(0, len(inputs), step):
             yield torch.cat([part[start : start + step].to(device).float() for part in parts], 1)
 
 
 def prepare_on_device(
-    graph: Graph, config: TrainConfig, device: torch.device
+    graph: Graph, config: TrainConfig, device: torch.device, shared: SharedData | None = None
 ) -> tuple[DeviceGraph, DeviceTrainingData]:
     """The graph and its training data, made as `backends.data.prepare` makes them.
 
-    Training data hold nothing of nodes outside the training graph.
+    Training data hold nothing of nodes outside the training graph. `shared` holds what several
+    trainings have in common.
     """
     check_trainable(graph, config)
-    statistics = None
-    if config.feature_scaling == "standard":
-        statistics = column_statistics(graph.features, graph.split.train)
-    edges = upload_edges(graph.csr, device)
+    shared = SharedData() if shared is None else shared
+    stored = config.method == "gcn" and not config.precompute  # sparse features stay sparse
+    key = config.feature_scaling, config.features, stored
+    there = shared.get(("graph", *key), lambda: _upload(graph, config, device, shared))
+    more = config.normalization, config.inductive, config.method == "gcn"
+    inputs = config.precompute, config.input_skip, config.inputs_dtype
+    whole = ("training", *key, *more, *inputs)
+    data = shared.get(whole, lambda: _training_data(graph, config, there))
+    return there, data
+
+
+def _upload(
+    graph: Graph, config: TrainConfig, device: torch.device, shared: SharedData
+) -> DeviceGraph:
+    edges = shared.get("edges", lambda: upload_edges(graph.csr, device))
+    scaling, dense = config.feature_scaling, isinstance(graph.features, np.ndarray)
+    sparse = config.method == "gcn" and not config.precompute and not dense
+    fit = sparse or features_fit(graph, config, device)
+    if scaling == "standard" and dense and fit:
+        rows = NodeFeatures(graph.features)
+        x = upload_rows(rows, empty_rows(len(rows), rows.width, torch.float32, device))
+        train = torch.from_numpy(np.array(graph.split.train, np.int64)).to(device)
+        statistics = standardise(x, train)
+        return DeviceGraph(edges, NodeFeatures(graph.features, scaling, None, statistics), x)
+    known = column_statistics(graph.features, graph.split.train) if scaling == "standard" else None
+    rows = NodeFeatures(graph.features, scaling, None, known)
+    if sparse and rows.sparse:
+        return DeviceGraph(edges, rows, upload_sparse(rows, device))
+    if not fit:
+        return DeviceGraph(edges, rows, None)
+    x = upload_rows(rows, empty_rows(len(rows), rows.width, torch.float32, device))
+    return DeviceGraph(edges, rows, x)
+
+
+def upload_sparse(rows: NodeFeatures, device: torch.device) -> DeviceSparse:
+    """Sparse features on the device, as they are stored."""
+    csr = rows.sparse_rows(np.arange(len(rows)))
+    indptr = upload(np.asarray(csr.indptr, np.int64), device)
+    indices = upload(np.asarray(csr.indices, np.int32), device)
+    edges = DeviceEdges(indptr, indices, None)
+    values = upload(np.asarray(csr.data, np.float32), device)
+    return DeviceSparse(DeviceMatrix(indptr, indices, values, edges.rows, rows.width))
+
+
+def standardise(x: Tensor, train: Tensor) -> Statistics:
+    """Standardise the columns of x (N, F) in place by the rows `train`, as `column_statistics`
+    does: in two passes of float64, some rows at a time."""
+    step = max(1, _COLUMN_BYTES // (8 * x.shape[1]))
+    chunks = [train[first : first + step] for first in range(0, len(train), step)]
+    n = len(train)
+    mean = sum((x[ids].double().sum(0) for ids in chunks), torch.zeros(())) / n
+    squares = sum(((x[ids] - mean).square().sum(0) for ids in chunks), torch.zeros(()))
+    moments = ColumnMoments(n, mean.cpu().numpy(), squares.cpu().numpy())
+    statistics = statistics_of(moments, sparse=False)
+    shift, scale = (torch.from_numpy(part).to(x.device) for part in statistics)
+    x.sub_(shift).mul_(scale)
+    return statistics
+
+
+def _training_data(graph: Graph, config: TrainConfig, there: DeviceGraph) -> DeviceTrainingData:
+    device, edges = there.device, there.edges
     # A split may be in any order; renumbering needs ascending ids.
     trained = np.sort(graph.split.train)
     train = torch.from_numpy(trained).to(device)
     nodes = train if config.inductive else None
     matrix = (edges if nodes is None else edges.induced(nodes)).normalized(config.normalization)
-    rows = NodeFeatures(graph.features, config.feature_scaling, None, statistics)
-    features = None
-    if features_fit(graph, config, device):
-        features = upload_rows(rows, empty_rows(len(rows), rows.width, torch.float32, device))
-    there = DeviceGraph(edges, rows, features)
     x = there.x(nodes)
+    inputs: Tensor | DeviceSparse
     if isinstance(x, Tensor):
         inputs, beside = _inputs_on_device(matrix, x, config)
+    elif isinstance(x, DeviceSparse):
+        inputs, beside = x, None
+    elif config.method == "gcn":
+        raise InputError(
+            f"full passes need the features of {graph.name} on the GPU, where they have no room; "
+            "use --device cpu, or sampled batches (--method fastgcn)"
+        )
     else:
         inputs, beside = _inputs_on_host(matrix, x, config)
     assert graph.labels is not None
     labels = label_tensor(graph.labels if nodes is None else graph.labels[trained])
     batch_nodes = train if nodes is None else torch.arange(matrix.n, device=device)
-    data = DeviceTrainingData(matrix, nodes, inputs, beside, batch_nodes.int(), labels.to(device))
-    return there, data
+    return DeviceTrainingData(
+        matrix, nodes, inputs, beside, batch_nodes.int(), labels.to(device), config.precompute
+    )
 
 
 def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> bool:
@@ -257,7 +337,10 @@ def _inputs_on_device(
 
     if not config.precompute:
         return kept(x), None
-    return kept(matrix.times(x)), kept(x) if config.input_skip else None
+    mixed, own = kept(matrix.times(x)), kept(x) if config.input_skip else None
+    if config.method == "gcn" and own is not None:
+        return torch.cat([mixed, own], 1), None
+    return mixed, own
 
 
 def _inputs_on_host(

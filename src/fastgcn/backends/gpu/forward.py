@@ -1,13 +1,16 @@
 """The exact network on the device: all rows of a graph at once, their scores and their norms."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.arrays import IntArray
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.backends.base import score
 from fastgcn.backends.gpu.data import (
     FREE_SHARE,
     DeviceGraph,
@@ -15,12 +18,13 @@ from fastgcn.backends.gpu.data import (
     upload_edges,
     upload_rows,
 )
-from fastgcn.backends.gpu.matrix import WholeBlock
+from fastgcn.backends.gpu.matrix import DeviceSparse, WholeBlock
+from fastgcn.backends.gpu.recording import Recording
 from fastgcn.config import TrainConfig
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.gpu.products import empty_rows, row_stride
-from fastgcn.metrics import Metrics, tally
+from fastgcn.metrics import USUAL, Metrics, read_tally, tally_on_device
 from fastgcn.model import GCN
 from fastgcn.sampling.block import Block
 
@@ -32,7 +36,7 @@ _CHUNK_BYTES = 1 << 28
 def exact_forward(
     model: GCN,
     blocks: Sequence[WholeBlock],
-    x: Tensor | NodeFeatures,
+    x: Tensor | DeviceSparse | NodeFeatures,
     layers: int | None = None,
     *,
     first: int = 0,
@@ -46,7 +50,7 @@ def exact_forward(
     was_training = model.training
     model.eval()
     try:
-        if isinstance(x, Tensor):
+        if not isinstance(x, NodeFeatures):
             return model.onward(x, known, first, stop)
         assert first == 0
         return model.onward(_first_layer(model, blocks[0], x), known[1:], 1, stop)
@@ -104,6 +108,7 @@ def rows_of(model: GCN, graph: DeviceGraph, nodes: IntArray, layers: int) -> Ten
     ids = torch.from_numpy(np.array(nodes, np.int64)).to(graph.device)
     if layers == 0:
         x = graph.x(ids)
+        assert not isinstance(x, DeviceSparse)
         return x if isinstance(x, Tensor) else x.between(0, len(x)).to(graph.device)
     matrix = graph.edges.normalized(cast(Any, model.normalization))
     whole = WholeBlock.of(matrix)
@@ -113,46 +118,82 @@ def rows_of(model: GCN, graph: DeviceGraph, nodes: IntArray, layers: int) -> Ten
     return exact_forward(model, [*[whole] * (layers - 1), last], graph.x(None), layers)
 
 
-class DeviceEvaluator:
-    """Scores a network on some nodes by the exact GCN (eq. 1), on the device.
+@dataclass(frozen=True)
+class EvaluationData:
+    """What scoring networks on some nodes needs, whatever their weights.
 
-    If X is on the device, ÂX of the evaluation graph is computed once, unless the network is to
-    be evaluated only `once`. If X is on the host, Â(XW) is computed each time.
+    If X is dense on the device, ÂX of the evaluation graph is computed once, unless a network is
+    to be evaluated only `once`. If X is sparse or on the host, Â(XW) is computed each time.
     """
 
-    def __init__(
-        self, graph: Graph, config: TrainConfig, there: DeviceGraph, part: IntArray, *, once: bool
-    ) -> None:
+    blocks: Sequence[WholeBlock]
+    inputs: Tensor | DeviceSparse | NodeFeatures
+    labels: Tensor
+
+    @classmethod
+    def of(
+        cls, graph: Graph, config: TrainConfig, there: DeviceGraph, part: IntArray, *, once: bool
+    ) -> "EvaluationData":
         assert graph.labels is not None
-        joined = np.union1d(graph.split.train, part)
+        everyone = part
         if graph.labels.ndim == 1:
             part = part[graph.labels[part] >= 0]
         ids = torch.from_numpy(np.array(part, np.int64)).to(there.device)
-        labels = np.array(graph.labels[part], np.int64)
-        self.labels = torch.from_numpy(labels).to(there.device)
+        labels = torch.from_numpy(np.array(graph.labels[part], np.int64)).to(there.device)
         nodes: Tensor | None = None
         edges = there.edges
         if config.evaluation_graph == "joined" and config.inductive:
+            joined = np.union1d(graph.split.train, everyone)
             nodes = torch.from_numpy(joined).to(there.device)
             edges = edges.induced(nodes)
             ids = torch.searchsorted(nodes, ids)
         matrix = edges.normalized(config.normalization)
         whole, asked = WholeBlock.of(matrix), WholeBlock.of(matrix, ids)
-        self.blocks = [*[whole] * (config.layers - 1), asked]
-        self.inputs = there.x(nodes)
-        if once or not isinstance(self.inputs, Tensor):
-            return
+        blocks = [*[whole] * (config.layers - 1), asked]
+        inputs = there.x(nodes)
+        if once or not isinstance(inputs, Tensor):
+            return cls(blocks, inputs, labels)
         # In a network of one layer, this is the block of the scored rows.
-        mixing, *self.blocks = self.blocks
-        mixed, own = mixing.mix(self.inputs), mixing.own_rows(self.inputs)
-        self.inputs = torch.cat([mixed, own], 1) if config.input_skip else mixed
+        mixing, *blocks = blocks
+        mixed, own = mixing.mix(inputs), mixing.own_rows(inputs)
+        return cls(blocks, torch.cat([mixed, own], 1) if config.input_skip else mixed, labels)
+
+
+class DeviceEvaluator:
+    """Scores a network on some nodes by the exact GCN (eq. 1), on the device.
+
+    With `record`, the work for a network is recorded when it is first scored, and replayed; with
+    `tf32`, it then multiplies as training does.
+    """
+
+    def __init__(self, data: EvaluationData, *, record: bool, tf32: bool = False) -> None:
+        self.data, self._tf32 = data, tf32
+        self._record = record and not isinstance(data.inputs, NodeFeatures)
+        self._recorded: tuple[GCN, Recording] | None = None
+        self._found = torch.empty(0)
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.data.labels)
 
-    def __call__(self, model: GCN) -> Metrics:
-        logits = exact_forward(model, self.blocks, self.inputs)
-        return tally(model.probabilities(logits), self.labels).metrics()
+    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
+        decision = model.decision
+        plain = decision.temperature == 1.0 and decision.threshold == 0.5
+        if not self._record or not plain or set(also) - USUAL:
+            return score(model, self._logits(model), self.data.labels, also)
+        if self._recorded is None or self._recorded[0] is not model:
+            work, device = partial(self._work, model), self.data.labels.device
+            self._recorded = model, Recording(work, device, tf32=self._tf32)
+        self._recorded[1].play()
+        return read_tally(self._found, len(self)).metrics()
+
+    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]:
+        return self._logits(model).cpu().numpy(), self.data.labels.cpu().numpy()
+
+    def _logits(self, model: GCN) -> Tensor:
+        return exact_forward(model, self.data.blocks, self.data.inputs)
+
+    def _work(self, model: GCN) -> None:
+        self._found = tally_on_device(model.probabilities(self._logits(model)), self.data.labels)
 
 
 @torch.no_grad()
@@ -161,7 +202,9 @@ def row_norms(
 ) -> list[Tensor]:
     """(n,) |x(u)| = ‖H(u)W‖ of every sampled layer under the current weights (Thm 3)."""
     whole = WholeBlock.of(data.matrix)
-    h: Tensor | NodeFeatures = data.inputs if graph.features is not None else graph.x(data.nodes)
+    rows = data.dense_inputs if graph.features is not None else graph.x(data.nodes)
+    assert not isinstance(rows, DeviceSparse)
+    h: Tensor | NodeFeatures = rows
     if config.precompute:
         chunks = data.input_chunks(_CHUNK_BYTES)
         h = torch.cat([exact_forward(model, [], rows, 1) for rows in chunks])

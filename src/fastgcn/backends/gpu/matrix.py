@@ -1,12 +1,13 @@
 """Â on the device, made there from a graph's edges, and its products, whole or in blocks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from fastgcn.features.sparse import SparseRows
 from fastgcn.graph.adjacency import Normalization
 from fastgcn.kernels.gpu.blocks import BlockBuffers
 from fastgcn.kernels.gpu.products import (
@@ -74,17 +75,18 @@ class DeviceEdges:
         scaled = factors[row] * weights
         if kind == "symmetric":
             scaled *= factors[indices]
-        return DeviceMatrix(indptr, indices, scaled.float(), row)
+        return DeviceMatrix(indptr, indices, scaled.float(), row, self.n)
 
 
 @dataclass(frozen=True)
 class DeviceMatrix:
-    """An (s, n) sparse matrix by rows; `row` (m,) int32 is the row of each entry."""
+    """An (s, columns) sparse matrix by rows; `row` (m,) int32 is the row of each entry."""
 
     indptr: Tensor
     indices: Tensor
     values: Tensor
     row: Tensor
+    columns: int
 
     @property
     def n(self) -> int:
@@ -106,7 +108,32 @@ class DeviceMatrix:
 
     @cached_property
     def _pieces(self) -> Segments:
-        return segments(self.indptr)
+        return segments(self.indptr, len(self.indices))
+
+    @cached_property
+    def _by_columns(self) -> "tuple[DeviceMatrix, Tensor]":
+        """The transpose, with `columns` rows, and the place here of each of its entries."""
+        column, order = torch.sort(self.indices, stable=True)
+        lengths = torch.zeros(self.columns, dtype=torch.int64, device=column.device)
+        lengths.index_add_(0, column, torch.ones_like(column, dtype=torch.int64))
+        rows = self.row[order]
+        found = DeviceMatrix(_offsets(lengths), rows, self.values[order], column, self.n)
+        return found, order
+
+    @property
+    def transposed(self) -> "DeviceMatrix":
+        return self._by_columns[0]
+
+    def with_values(self, values: Tensor) -> "DeviceMatrix":
+        """The same entries with other values (m,). Nothing here makes the host wait, once a matrix
+        of these entries and its transpose have multiplied rows."""
+        turned, order = self._by_columns
+        new, back = (
+            replace(old, values=each) for old, each in ((self, values), (turned, values[order]))
+        )
+        back.__dict__["_pieces"] = turned._pieces
+        new.__dict__.update(_pieces=self._pieces, _by_columns=(back, order))
+        return new
 
     def times(self, h: Tensor, out: Tensor | None = None) -> Tensor:
         """(s, d) float32: the product with rows h (n, d)."""
@@ -126,7 +153,9 @@ class DeviceMatrix:
         )
         place = torch.arange(len(row), device=nodes.device) - indptr[row]
         entry = self.indptr[nodes][row] + place
-        return DeviceMatrix(indptr, self.indices[entry], self.values[entry], row.int())
+        return DeviceMatrix(
+            indptr, self.indices[entry], self.values[entry], row.int(), self.columns
+        )
 
 
 def _offsets(lengths: Tensor) -> Tensor:
@@ -143,23 +172,61 @@ class WholeBlock:
     """
 
     matrix: DeviceMatrix
-    columns: int
     nodes: Tensor | None
     mix_first_only: bool = False
 
     @classmethod
     def of(cls, matrix: DeviceMatrix, nodes: Tensor | None = None) -> "WholeBlock":
-        return cls(matrix if nodes is None else matrix.some_rows(nodes), matrix.n, nodes)
+        return cls(matrix if nodes is None else matrix.some_rows(nodes), nodes)
 
     def mixing_first_pays(self, n_in: int, n_out: int) -> bool:
-        entries = len(self.matrix.indices)
-        return bool(mixing_first_pays(entries, self.matrix.n, self.columns, n_in, n_out))
+        """Compares bytes, because a device multiplies faster than it reads: each entry reads a row,
+        and HW of all columns is read and written."""
+        matrix = self.matrix
+        entries, columns = len(matrix.indices), matrix.columns
+        first = entries * n_in + matrix.n * (2 * n_in + n_out)
+        return first < columns * (n_in + 2 * n_out) + entries * n_out
 
     def mix(self, h: Tensor) -> Tensor:
-        return self.matrix.times(h)
+        return cast(Tensor, _Product.apply(h, self.matrix))  # type: ignore[no-untyped-call]
 
     def own_rows(self, h: Tensor) -> Tensor:
         return h if self.nodes is None else h[self.nodes]
+
+
+class _Product(torch.autograd.Function):
+    """A sparse matrix times rows, with the gradient by the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, matrix: DeviceMatrix) -> Tensor:
+        ctx.matrix = matrix
+        return matrix.times(h)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.matrix.transposed.times(gradients[0]), None
+
+
+@dataclass(frozen=True)
+class DeviceSparse(SparseRows):
+    """Sparse rows X (n, F) on the device, in the place of a tensor."""
+
+    matrix: DeviceMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.n, self.matrix.columns
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        return cast(Tensor, _Product.apply(weight, self.matrix))  # type: ignore[no-untyped-call]
+
+    def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        d = weight.shape[1]
+        both = self @ torch.cat([weight, own], 1)
+        return both[:, :d], block.own_rows(both[:, d:])
+
+    def dropped(self, dropout: Any, rate: float) -> "DeviceSparse":
+        return DeviceSparse(self.matrix.with_values(dropout.by(self.matrix.values, rate)))
 
 
 @dataclass(frozen=True)

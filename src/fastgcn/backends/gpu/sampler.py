@@ -1,11 +1,12 @@
 """Minibatches on the device: q, the vertices drawn by it, their blocks, and an epoch's order."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from fastgcn.backends.data import SharedData
 from fastgcn.backends.gpu.matrix import DeviceMatrix
 from fastgcn.config import OWN_POWERS, Distribution, Draws, TrainConfig
 from fastgcn.kernels.gpu.blocks import CHUNK, BlockBuffers, cut_blocks
@@ -68,7 +69,8 @@ class DeviceSampler:
 
     The same estimator: weights count(u)/(t·q(u)) are unbiased, and vertices without an edge to
     any row are left out. A drawn vertex that is also one of the batch's own rows is among the
-    sources twice. Draws depend only on the seed and the number of steps before them.
+    sources twice. Draws depend only on the seed and the number of steps before them, so trainings
+    that take turns may share a sampler, unless it is told the norms of one network's rows.
     """
 
     def __init__(
@@ -198,23 +200,35 @@ class EpochBatches:
         empty: (1,) the share of rows of the group's first batch with no drawn neighbour.
     """
 
-    def __init__(self, data: "DeviceTrainingData", config: TrainConfig, loss: nn.Module) -> None:
+    def __init__(
+        self,
+        data: "DeviceTrainingData",
+        config: TrainConfig,
+        loss: nn.Module,
+        shared: SharedData | None = None,
+    ) -> None:
         self.data, self.loss = data, loss
         device, nodes = data.matrix.indices.device, len(data.batch_nodes)
         size = min(config.batch_size, nodes)
         self.used = nodes - nodes % size if config.drop_last else nodes
         self.n_steps = -(-self.used // size)
-        self.sampler = DeviceSampler(
-            data.matrix,
-            config.layer_samples,
-            size=size,
-            count=min(_TOGETHER, self.n_steps),
-            seed=config.seed + 1,
-            distribution=config.distribution,
-            power=config.power,
-            draws=config.draws,
-            exact_self=config.self_term == "exact",
-            own_rows=config.needs_own_rows,
+        # Groups of equal size: what the last one lacks would be computed in vain.
+        groups = -(-self.n_steps // _TOGETHER)
+        settings: dict[str, Any] = {
+            "size": size,
+            "count": -(-self.n_steps // groups),
+            "seed": config.seed + 1,
+            "distribution": config.distribution,
+            "power": config.power,
+            "draws": config.draws,
+            "exact_self": config.self_term == "exact",
+            "own_rows": config.needs_own_rows,
+        }
+        if shared is None or config.distribution == "optimal":
+            shared = SharedData()
+        key = id(data.matrix), config.layer_samples, *settings.values()
+        self.sampler = shared.get(
+            key, lambda: DeviceSampler(data.matrix, config.layer_samples, **settings)
         )
         self.count = self.sampler.count
         groups = -(-self.n_steps // self.count)

@@ -6,98 +6,26 @@ from functools import cached_property
 from typing import Protocol, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from fastgcn.backends.gpu.data import DeviceTrainingData
-from fastgcn.backends.gpu.matrix import SampledBlock
+from fastgcn.backends.gpu.matrix import SampledBlock, WholeBlock
+from fastgcn.backends.gpu.recording import SPARE, DeviceParameters, Recording
 from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.steps import Adam
+from fastgcn.features.sparse import SparseRows
+from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.products import gather
-from fastgcn.kernels.gpu.step import AdamParameter, FusedStep, OutOfResources, adam, fits_one_tile
-from fastgcn.model import GCN
+from fastgcn.kernels.gpu.step import (
+    NetworkStep,
+    NetworkWeights,
+    OutOfResources,
+    adam,
+    fits_one_tile,
+)
+from fastgcn.model import GCN, GraphConvolution
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block
-
-
-class Recording:
-    """Device work that always runs the same kernels on the same memory, as a CUDA graph.
-
-    `play` repeats it without the cost of launching each kernel. Recording first runs the work,
-    then restores `generators` and `state`, the tensors that the work changes permanently.
-    Without CUDA, `play` simply does the work.
-    """
-
-    def __init__(
-        self,
-        work: Callable[[], None],
-        device: torch.device,
-        state: Sequence[Tensor],
-        generators: Sequence[Generator] = (),
-    ) -> None:
-        self.play = work
-        if device.type != "cuda":
-            return
-        seeds = [generator.get_state() for generator in generators]
-        here = torch.cuda.current_stream(device)
-        aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(here)
-        try:
-            with torch.cuda.stream(aside):
-                try_out(work, state)
-        finally:
-            here.wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        for generator, seed in zip(generators, seeds, strict=True):
-            generator.set_state(seed)
-            graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
-            work()
-        self.play = graph.replay
-
-
-def try_out(work: Callable[[], None], state: Sequence[Tensor], times: int = 2) -> None:
-    """Run the work several times, each time from the same state, and restore the state.
-
-    If it were not restored in between, the second run could go beyond the last batch.
-    """
-    saved = [part.clone() for part in state]
-    for _ in range(times):
-        work()
-        for part, before in zip(state, saved, strict=True):
-            part.copy_(before)
-
-
-class DeviceParameters:
-    """The network's parameters with their moments, as the device's kernels take them."""
-
-    def __init__(self, model: GCN, optimizer: Adam) -> None:
-        self.rate, self.optimizer = optimizer.learning_rate, optimizer
-        self.tensors = list(model.parameters())
-        decays = {
-            id(p): float(group["weight_decay"])
-            for group in optimizer.param_groups
-            for p in group["params"]
-        }
-        states = [optimizer.state_of(p) for p in self.tensors]
-        self.known = {
-            id(p): AdamParameter(p.detach(), state["exp_avg"], state["exp_avg_sq"], decays[id(p)])
-            for p, state in zip(self.tensors, states, strict=True)
-        }
-        self.steps = int(states[0]["step"])
-
-    def __getitem__(self, tensor: Tensor) -> AdamParameter:
-        return self.known[id(tensor)]
-
-    @property
-    def memory(self) -> list[Tensor]:
-        """Everything that a step changes."""
-        return [part for known in self.known.values() for part in known.parts]
-
-    def count(self, steps: int) -> None:
-        """Tell the optimiser how many steps were taken."""
-        self.steps += steps
-        for tensor in self.tensors:
-            self.optimizer.state_of(tensor)["step"].fill_(self.steps)
 
 
 class EpochSteps(Protocol):
@@ -106,60 +34,152 @@ class EpochSteps(Protocol):
         ...
 
 
+def can_fuse(model: GCN, loss: nn.Module, batches: EpochBatches) -> bool:
+    """True for two layers with ÂX precomputed, one class a node, and room for the last weights."""
+    if len(model.layers) != 2 or len(batches.sampler.samples) != 1 or model.jumping != "none":
+        return False
+    _, second = model.convolutions
+    fits = fits_one_tile(
+        model.sizes[1] // (2 if model.pair else 1),
+        model.sizes[2],
+        own=second.own_weight is not None,
+    )
+    known_norm = all(isinstance(norm, nn.Identity | nn.LayerNorm) for norm in model.norms)
+    # Own rows of the output layer are the first of a batch's sources.
+    leads = second.own_weight is None or batches.sampler.own_rows
+    return isinstance(loss, nn.CrossEntropyLoss) and fits and known_norm and leads
+
+
 def make_steps(
     model: GCN,
     loss: nn.Module,
     optimizer: Adam,
     data: DeviceTrainingData,
-    batches: EpochBatches,
+    batches: EpochBatches | None,
     *,
+    seed: int,
     tf32: bool,
 ) -> EpochSteps:
-    """Fused steps for the paper's network of two layers, autograd for any other.
+    """Full passes without batches; else fused steps for most networks of two layers, and autograd
+    for any other.
 
     A device without room for the fused kernels refuses them before any weight has changed.
     """
-    fused = (
-        model.plain
-        and isinstance(loss, nn.CrossEntropyLoss)
-        and len(model.layers) == 2
-        and len(batches.sampler.samples) == 1
-        and fits_one_tile(*model.sizes[1:])
-    )
     parameters = DeviceParameters(model, optimizer)
+    if batches is None:
+        return FullSteps(model, loss, parameters, data, seed=seed, tf32=tf32)
     batches.steps.fill_(parameters.steps)
-    precision = "tf32" if tf32 else "ieee"
-    for frugal in (False, True) if fused else ():
+    if can_fuse(model, loss, batches):
         try:
-            return FusedSteps(model, parameters, data, batches, precision, frugal=frugal)
+            return FusedSteps(model, parameters, data, batches, seed=seed, tf32=tf32)
         except OutOfResources:
-            if frugal:
-                note("this GPU has no room for the kernels of a step: autograd takes them")
-    return AutogradSteps(model, loss, parameters, data, batches)
+            note("this GPU has no room for the kernels of a step: autograd takes them")
+    return AutogradSteps(model, loss, parameters, data, batches, seed=seed, tf32=tf32)
 
 
 @dataclass(frozen=True)
 class DeviceTraining:
-    """Everything that only training needs on the device."""
+    """Everything that only training needs on the device; full passes have no batches."""
 
     model: GCN
     loss: nn.Module
     optimizer: Adam
     data: DeviceTrainingData
-    batches: EpochBatches
+    sampled: EpochBatches | None
+    seed: int
     tf32: bool
+
+    @property
+    def batches(self) -> EpochBatches:
+        assert self.sampled is not None
+        return self.sampled
 
     @cached_property
     def steps(self) -> EpochSteps:
         """The steps of an epoch, recorded on first use, when a resumed run has restored its
         weights and moments."""
         return make_steps(
-            self.model, self.loss, self.optimizer, self.data, self.batches, tf32=self.tf32
-        )
+            self.model, self.loss, self.optimizer, self.data, self.sampled,
+            seed=self.seed, tf32=self.tf32,
+        )  # fmt: skip
+
+
+def mean_loss(model: GCN, blocks: Sequence[object], x: Tensor | SparseRows,
+              loss: Callable[[Tensor], Tensor]) -> Tensor:  # fmt: skip
+    """The loss of logits; for a pair of networks, the mean of both."""
+    found = model.member_logits(cast(Sequence[Block], blocks), x)
+    first, *others = map(loss, found)
+    return sum(others, first) / len(found)
+
+
+class FullSteps:
+    """One step an epoch, over all training nodes and all of their neighbours, in one recording.
+
+    Its reference is the CPU's step of a full pass, by the same network.
+    """
+
+    def __init__(
+        self,
+        model: GCN,
+        loss: nn.Module,
+        parameters: DeviceParameters,
+        data: DeviceTrainingData,
+        *,
+        seed: int,
+        tf32: bool,
+    ) -> None:
+        self.model, self.loss, self.parameters, self.data = model, loss, parameters, data
+        nodes = data.batch_nodes.long()
+        device = nodes.device
+        every = data.nodes is not None  # the training graph has no other nodes
+        whole = WholeBlock.of(data.matrix)
+        last = whole if every else WholeBlock.of(data.matrix, nodes)
+        self.blocks = [*[whole] * (len(model.layers) - 1), last][data.precomputed :]
+        self.inputs = data.inputs
+        if not self.blocks and not every:  # a single layer: rows of ÂX
+            assert isinstance(data.inputs, Tensor)
+            self.inputs = data.inputs[nodes]
+        self.labels = data.labels if every else data.labels[nodes]
+        weight = loss.weight if isinstance(loss, nn.CrossEntropyLoss) else None
+        shares = torch.ones(len(self.labels), device=device)
+        if weight is not None:
+            shares = weight[self.labels]
+        self.shares = shares / shares.sum()
+        self.steps = torch.tensor([parameters.steps], device=device)
+        self.result = torch.zeros(1, device=device)
+        self.dropout = model.dropout.by = CountedDropout(seed, self.steps)
+        changed = [*parameters.memory, self.steps, self.result]
+        self.recording = Recording(self._work, device, changed, tf32=tf32)
+
+    def _work(self) -> None:
+        self.dropout.begin()
+        self.model.train()
+        x = self.inputs.float() if isinstance(self.inputs, Tensor) else self.inputs
+        loss = mean_loss(self.model, self.blocks, x, self._loss)
+        self.parameters.move(loss, self.steps)
+        self.result.copy_(loss.detach())
+        self.steps += 1
+
+    def _loss(self, logits: Tensor) -> Tensor:
+        if not isinstance(self.loss, nn.CrossEntropyLoss):
+            return cast(Tensor, self.loss(logits, self.labels))
+        # torch's own reduction of many rows takes ten times as long.
+        each = logits.log_softmax(1).gather(1, self.labels[:, None])
+        return -(each.view(-1) * self.shares).sum()
+
+    def run(self) -> None:
+        self.recording.play()
+        self.parameters.count(1)
+
+
+def spare_rows(layer: GraphConvolution) -> int:
+    """How many rows of zeros make the first layer's products fast: to a multiple of 16 or 64."""
+    rows = len(layer.weight) + (0 if layer.own_weight is None else len(layer.own_weight))
+    return -rows % (SPARE if rows > 4 * SPARE else 16)
 
 
 class FusedSteps:
-    """Draws K batches and takes K steps in one recording."""
+    """Draws K batches and takes K steps of a network of two layers in one recording."""
 
     def __init__(
         self,
@@ -167,38 +187,62 @@ class FusedSteps:
         parameters: DeviceParameters,
         data: DeviceTrainingData,
         batches: EpochBatches,
-        precision: str,
         *,
-        frugal: bool = False,
+        seed: int,
+        tf32: bool,
     ) -> None:
         self.batches, self.parameters = batches, parameters
         first, second = model.convolutions
-        b1, b2 = (None if p.bias is None else parameters[p.bias] for p in (first, second))
-        self.step = FusedStep(
-            data.inputs,
-            (parameters[first.weight], b1, parameters[second.weight], b2),
+        norm = model.norms[0] if isinstance(model.norms[0], nn.LayerNorm) else None
+        known = parameters.known
+        upper, lower = (
+            known(first.weight, first.own_weight),
+            known(second.weight, second.own_weight),
+        )
+        assert upper is not None
+        assert lower is not None
+        weights = NetworkWeights(
+            upper, lower, known(first.bias),
+            None if norm is None else known(norm.weight),
+            None if norm is None else known(norm.bias),
+            known(second.bias),
+            own=second.own_weight is not None,
+            members=2 if model.pair else 1,
+        )  # fmt: skip
+        rates = model.dropout.rates
+        self.step = NetworkStep(
+            data.dense_inputs,
+            data.beside,
+            weights,
             batches.size,
             batches.sampler.buffers[0].sources.shape[1],
-            parameters.rate,
-            precision=precision,
-            frugal=frugal,
+            rates=(rates[0], rates[1]),
+            seed=seed,
+            precision="tf32" if tf32 else "ieee",
         )
         device = batches.order.device
-        self.losses = torch.zeros((batches.count, self.step.tiles), device=device)
+        shape = batches.count, weights.members, self.step.tiles
+        self.losses = torch.zeros(shape, device=device)
         self.labels = batches.labels.int()
-        changed = [*parameters.memory, batches.at, batches.steps, batches.losses]
-        self.recording = Recording(self._work, device, changed)
+        assert parameters.place_of(first.weight) == 0
+        changed = [*parameters.memory, self.step.turned, batches.at, batches.steps, batches.losses]
+        self.recording = Recording(self._work, device, changed, tf32=tf32)
 
     def _work(self) -> None:
-        batches = self.batches
+        batches, moved = self.batches, self.parameters
         (blocks,) = batches.draw()
         self.labels.copy_(batches.labels)
+        self.step.gather(0, blocks, batches.steps)
         for k in range(batches.count):
-            self.step(
-                k, blocks, self.labels, batches.row_weights, batches.active, batches.steps,
-                self.losses,
+            if k + 1 < batches.count:
+                with self.step.aside:
+                    self.step.gather(k + 1, blocks, batches.steps)
+            self.step(k, blocks, self.labels, batches.row_weights, batches.steps, self.losses)
+            adam(
+                *moved.memory, moved.gradient, moved.decay, batches.steps, moved.rate,
+                step=k, active=batches.active, turned=self.step.turned,
             )  # fmt: skip
-        batches.finish(self.losses.sum(1))
+        batches.finish(self.losses.sum((1, 2)))
         batches.steps += batches.active.sum()
 
     def run(self) -> None:
@@ -217,6 +261,9 @@ class AutogradSteps:
         parameters: DeviceParameters,
         data: DeviceTrainingData,
         batches: EpochBatches,
+        *,
+        seed: int,
+        tf32: bool,
     ) -> None:
         self.model, self.loss, self.parameters = model, loss, parameters
         self.data, self.batches = data, batches
@@ -229,15 +276,12 @@ class AutogradSteps:
                 batches.sampler.buffers, batches.sampler.sizes[1:], strict=True
             )
         ]
+        self.dropout = model.dropout.by = CountedDropout(seed, batches.steps)
         # The recording of a step needs blocks to work on.
         batches.draw()
         self.draw = Recording(self._draw, device, [self.current])
         changed = [*parameters.memory, self.current, batches.steps, self.losses]
-        generators = []
-        if any(model.dropout.rates):
-            assert model.dropout.rng is not None
-            generators = [model.dropout.rng]
-        self.step = Recording(self._step, device, changed, generators)
+        self.step = Recording(self._step, device, changed, tf32=tf32)
 
     def _draw(self) -> None:
         self.batches.draw()
@@ -245,22 +289,25 @@ class AutogradSteps:
 
     def _step(self) -> None:
         batches = self.batches
+        self.dropout.begin()
+        self.model.train()
         buffers = batches.sampler.buffers
         sources = buffers[0].sources if buffers else batches.rows
         ids = sources.index_select(0, self.current)[0]
-        width = self.data.inputs.shape[1]
-        parts = [self.data.inputs] + ([] if self.data.beside is None else [self.data.beside])
+        inputs, beside = self.data.dense_inputs, self.data.beside
+        width = inputs.shape[1]
+        parts = [inputs] + ([] if beside is None else [beside])
         x = torch.empty((len(ids), len(parts) * width), device=ids.device)
         for number, part in enumerate(parts):
             gather(part, ids, x[:, number * width : (number + 1) * width])
-        logits = self.model(cast(Sequence[Block], self.blocks), x)
         labels, weights = (
             part.index_select(0, self.current)[0] for part in (batches.labels, batches.row_weights)
         )
-        loss = (self._row_losses(logits, labels) * weights).sum()
-        gradients = torch.autograd.grad(loss, self.parameters.tensors)
-        for tensor, gradient in zip(self.parameters.tensors, gradients, strict=True):
-            adam(self.parameters[tensor], gradient, batches.steps, self.parameters.rate)
+        loss = mean_loss(
+            self.model, self.blocks, x,
+            lambda logits: (self._row_losses(logits, labels) * weights).sum(),
+        )  # fmt: skip
+        self.parameters.move(loss, batches.steps)
         self.losses.index_copy_(0, self.current, loss.detach()[None])
         self.current += 1
         batches.steps += 1
@@ -274,7 +321,6 @@ class AutogradSteps:
         return nn.functional.cross_entropy(logits, labels, reduction="none")
 
     def run(self) -> None:
-        self.model.train()
         left = self.batches.n_steps
         for _ in range(len(self.batches.order)):
             self.draw.play()

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.backends.base import Checkpoint, EpochResult, Part
+from fastgcn.backends.base import Checkpoint, EpochResult, Part, count_classes
 from fastgcn.backends.batches import Minibatches, MinibatchGroup
 from fastgcn.backends.cpu import CpuBackend
 from fastgcn.backends.data import TrainingData, check_trainable, label_tensor, loss_for
@@ -256,6 +256,11 @@ class RanksBackend(CpuBackend):
             words = np.random.SeedSequence([self.config.seed, epoch, self.group.rank])
             self.learner.dropout_rng.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
         return super().train_epoch(epoch)
+
+    def class_counts(self) -> IntArray:
+        labels = self.shard.labels[self.shard.split.train]
+        own = torch.from_numpy(count_classes(labels, self.graph.n_classes))
+        return self.group.host_comm.all_reduce(own, "numbers of nodes").numpy()
 
     def largest_feature(self) -> Extreme:
         own, comm = extreme(self.shard.features), self.group.host_comm

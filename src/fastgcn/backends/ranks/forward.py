@@ -1,13 +1,14 @@
 """The exact network over many processes: each rank computes the rows of its own nodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
+from fastgcn.backends.base import score
 from fastgcn.backends.exact import ExactForward, feature_rows
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.shard import Shard, ShardAdjacency, normalize_shard
@@ -16,7 +17,7 @@ from fastgcn.features.propagate import RowBuffer
 from fastgcn.features.store import FeatureStore
 from fastgcn.graph.csr import index_dtype
 from fastgcn.graph.edges import Rows
-from fastgcn.metrics import Metrics, Tally, tally
+from fastgcn.metrics import Metrics, Tally
 from fastgcn.model import GCN
 
 
@@ -125,11 +126,34 @@ class ShardEvaluator:
         """Labelled nodes of all ranks."""
         return self._count
 
-    def __call__(self, model: GCN) -> Metrics:
+    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
         """Scores of the network with its current weights, the same on all ranks."""
+
+        def reduce(own: Tally) -> Tally:
+            return Tally.of(self._comm.all_reduce(own.figures, "scores"))
+
+        logits = self._logits(model)
+        return score(model, logits, self.labels, also, reduce=reduce, gather=self._gather)
+
+    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]:
+        return self._gather(self._logits(model).cpu().numpy(), self.labels)
+
+    def _logits(self, model: GCN) -> Tensor:
         features = feature_rows(model, self.shard.features, self._nodes)
         forward = ShardForward(model, self._plan, features, self._comm)
-        logits = forward(self._asked, self._plan.needed)
-        probabilities: FloatArray = model.probabilities(logits).cpu().numpy()
-        own = tally(probabilities, self.labels).figures
-        return Tally.of(self._comm.all_reduce(own, "scores")).metrics()
+        return forward(self._asked, self._plan.needed)
+
+    def _gather(self, rows: FloatArray, labels: AnyArray) -> tuple[FloatArray, AnyArray]:
+        return gather_outputs(self._comm, rows, labels)
+
+
+def gather_outputs(
+    comm: Communicator, rows: FloatArray, labels: AnyArray
+) -> tuple[FloatArray, AnyArray]:
+    """Rows (k, C) and labels of the nodes of all ranks, on every rank."""
+    counts = comm.gather_counts(len(rows), "numbers of nodes")
+    known = torch.from_numpy(np.array(labels, np.int64))
+    return (
+        comm.all_gather(torch.from_numpy(rows), counts, "outputs").numpy(),
+        comm.all_gather(known, counts, "labels").numpy(),
+    )

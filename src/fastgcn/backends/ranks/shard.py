@@ -25,7 +25,7 @@ from fastgcn.graph.edges import (
     positions,
     row_chunks,
 )
-from fastgcn.graph.graph import Graph, own_ids, parse_nodes
+from fastgcn.graph.graph import UNLABELLED, Graph, own_ids, parse_nodes, unlabelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,12 @@ class Shard:
         return int(self.bounds[self.group.rank])
 
     def parse_nodes(self, text: str | None) -> IntArray:
-        """This rank's nodes, ascending, among those that `text` names: all, a part of the split
-        or, if the whole graph can be opened, ids."""
+        """This rank's nodes, ascending, among those that `text` names: all, unlabelled, a part of
+        the split or, if the whole graph can be opened, ids."""
         if text in (None, "all"):
             return np.arange(self.n_nodes)
+        if text in UNLABELLED:
+            return unlabelled(self.labels, self.n_nodes, self.graph.name)
         if text in ("train", "val", "test"):
             if not getattr(self.graph.split, text).size:
                 raise InputError(f"the {text} part of {self.graph.name}'s split is empty")
@@ -108,8 +110,8 @@ class Shard:
             return found
         if self.outlined:
             raise InputError(
-                f"for shards, --nodes must be all, train, val or test, got {text!r}; to name ids, "
-                "use the store itself"
+                f"for shards, --nodes must be all, unlabelled, train, val or test, got {text!r}; "
+                "to name ids, use the store itself"
             )
         nodes = parse_nodes(self.graph, text)
         return np.unique(_within(nodes, self.start, self.start + self.n_nodes))

@@ -10,11 +10,14 @@ from torch import Tensor
 from fastgcn.errors import InputError
 from fastgcn.memory import shown_bytes
 
-# Entries of a row that one program adds up; longer rows are divided among several.
-SEGMENT = 2048
+# The most entries of a row that one program adds up; longer rows are divided among several. A small
+# matrix has shorter pieces, so that there are about this many of them and none is waited for.
+SEGMENT, _LEAST_SEGMENT, _PIECES = 2048, 64, 8192
 # Columns multiplied together, few enough that rows gathered repeatedly stay in the cache; and
 # entries loaded at once. Both were found by trial on an H200.
 _WIDTH, _ENTRIES = 64, 2
+# Rows with fewer entries than this on average are short.
+_SHORT = 16
 # Rows on the device begin at multiples of this many bytes, for wide loads.
 _ALIGNED_BYTES = 64
 
@@ -155,7 +158,7 @@ def unmix_rows(
 
 
 class Segments(NamedTuple):
-    """The rows of a CSR matrix in pieces of at most SEGMENT entries.
+    """The rows of a CSR matrix in pieces of at most SEGMENT entries, less in a small matrix.
 
     Attributes:
         row, begin, end: the row of each piece, and the range of its entries.
@@ -170,14 +173,16 @@ class Segments(NamedTuple):
     any_shared: bool
 
 
-def segments(indptr: Tensor) -> Segments:
+def segments(indptr: Tensor, entries: int) -> Segments:
+    """Those of a matrix of so many entries."""
+    most = min(SEGMENT, max(_LEAST_SEGMENT, int(triton.next_power_of_2(entries // _PIECES))))
     lengths = indptr.diff()
-    pieces = torch.clamp((lengths + SEGMENT - 1) // SEGMENT, min=1)
+    pieces = torch.clamp((lengths + most - 1) // most, min=1)
     row = torch.repeat_interleave(torch.arange(len(lengths), device=indptr.device), pieces)
     before = torch.cumsum(pieces, 0) - pieces
     number = torch.arange(len(row), device=indptr.device) - before[row]
-    begin = indptr[row] + number * SEGMENT
-    end = torch.minimum(begin + SEGMENT, indptr[row + 1])
+    begin = indptr[row] + number * most
+    end = torch.minimum(begin + most, indptr[row + 1])
     shared = (pieces[row] > 1).to(torch.int32)
     return Segments(row.to(torch.int32), begin, end, shared, bool(shared.any()))
 
@@ -191,7 +196,9 @@ def multiply(pieces: Segments, columns: Tensor, values: Tensor, h: Tensor, out: 
     if pieces.any_shared:
         out.zero_()
     d = out.shape[1]
-    width = min(triton.next_power_of_2(d), _WIDTH)
+    # Where rows are short, programs are waited for, not the cache.
+    most = _WIDTH if len(columns) > _SHORT * len(pieces.row) else 4 * _WIDTH
+    width = min(triton.next_power_of_2(d), most)
     _multiply[(len(pieces.row), triton.cdiv(d, width))](
         pieces.row, pieces.begin, pieces.end, pieces.shared, columns, values,
         h, h.stride(0), out, out.stride(0), d, ENTRIES=_ENTRIES, WIDTH=width, num_warps=1,

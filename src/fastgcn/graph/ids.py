@@ -1,0 +1,127 @@
+"""The user's own node ids: as text in one array, and an index that finds them.
+
+The index of a graph's ids is made when an id is first looked up, and kept. A later look-up takes
+the same time however many nodes there are.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from fastgcn.arrays import AnyArray, IntArray
+from fastgcn.graph.csr import damaged
+
+
+class TextIds(Sequence[str]):
+    """String ids as one UTF-8 text and (n+1,) offsets, so that they can be memory-mapped.
+
+    >>> ids = TextIds.pack(["paper-1", "Zürich"])
+    >>> ids[1], len(ids)
+    ('Zürich', 2)
+    """
+
+    def __init__(self, text: AnyArray, offsets: IntArray) -> None:
+        self.text, self.offsets = text, offsets
+
+    @classmethod
+    def pack(cls, ids: Sequence[Any]) -> "TextIds":
+        encoded = [str(i).encode() for i in ids]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(e) for e in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"id {index} of {len(self)}")
+        index = int(index) % len(self)
+        encoded = self.text[self.offsets[index] : self.offsets[index + 1]].tobytes()
+        try:
+            return encoded.decode()
+        except UnicodeDecodeError:
+            raise damaged(self.text, f"the id of node {index} is not UTF-8 text") from None
+
+
+# (k,) node numbers of texts, -1 for those that are no id.
+_Find = Callable[[Sequence[str]], IntArray]
+
+_DIGITS = re.compile(r"[0-9]{1,19}")
+# Only numbers as they are printed: "007" is not the id 7.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+# Indexes of the graphs used last, each with its ids, so that no other ids can take their place.
+_MOST = 4
+_kept: list[tuple[Sequence[Any], _Find]] = []
+_lock = threading.Lock()
+
+
+def find_ids(ids: Sequence[Any] | None, n: int, words: Sequence[str]) -> IntArray:
+    """(k,) int64: the numbers of the nodes whose ids, written as text, are `words`; -1 for none.
+
+    `ids` None stands for 0..n-1.
+
+    >>> find_ids(["a", "b", "c"], 3, ["c", "x"]).tolist()
+    [2, -1]
+    """
+    if ids is None:
+        found = [int(word) if _DIGITS.fullmatch(word) else -1 for word in words]
+        return np.array([i if i < n else -1 for i in found], np.int64)
+    with _lock:
+        place = next((i for i, (kept, _) in enumerate(_kept) if kept is ids), None)
+        entry = (ids, _index(ids)) if place is None else _kept.pop(place)
+        _kept.insert(0, entry)
+        del _kept[_MOST:]
+    return entry[1](words)
+
+
+def _index(ids: Sequence[Any]) -> _Find:
+    if isinstance(ids, TextIds):
+        return _text_index(ids)
+    if isinstance(ids, np.ndarray) and ids.dtype.kind == "i":
+        return _integer_index(ids)
+    places = {str(own): i for i, own in enumerate(ids)}
+    return lambda words: np.array([places.get(word, -1) for word in words], np.int64)
+
+
+def _text_index(ids: TextIds) -> _Find:
+    from fastgcn.kernels import edges as kernels  # loads numba
+
+    table = kernels.hash_table(len(ids))
+    kernels.insert_text(ids.text, ids.offsets, table)
+
+    def find(words: Sequence[str]) -> IntArray:
+        asked = TextIds.pack(words)
+        found = np.full(len(words), -1, np.int64)
+        kernels.find_text(asked.text, asked.offsets, ids.text, ids.offsets, table, found)
+        return found
+
+    return find
+
+
+def _integer_index(ids: IntArray) -> _Find:
+    from fastgcn.kernels import edges as kernels  # loads numba
+
+    table = kernels.hash_table(len(ids))
+    kernels.insert_integers(ids, table)
+
+    def find(words: Sequence[str]) -> IntArray:
+        numbers = [int(word) if _INTEGER.fullmatch(word) else None for word in words]
+        known = [i for i, x in enumerate(numbers) if x is not None and -(2**63) <= x < 2**63]
+        asked = np.array([numbers[i] for i in known], np.int64)
+        found, some = np.full(len(words), -1, np.int64), np.empty(len(known), np.int64)
+        kernels.find_integers(asked, table, some)
+        found[known] = some
+        return found
+
+    return find
