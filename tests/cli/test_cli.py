@@ -443,7 +443,7 @@ def test_help_claims_no_default_where_there_is_none(name: str, capfd: Capture) -
         (["train", "--resume", "nowhere"], "nowhere is not a run"),
         (
             ["train", "--resume", "RUN", "--epochs", "500", "--set", "bias=true"],
-            "a run continues with its own settings; leave out --epochs, --set",
+            "a run continues with its own settings; leave out --set",
         ),
         (["train", "digits", "--hidden", "x"], "--hidden must be a whole number"),
         (

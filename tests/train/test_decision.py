@@ -96,6 +96,12 @@ def test_a_temperature_undoes_false_certainty(several: bool) -> None:
     assert fit_temperature(logits, labels) == pytest.approx(1, rel=0.15)
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_nodes_that_are_all_right_do_not_make_a_network_sure_of_everything(several: bool) -> None:
+    logits = RNG.normal(size=(50, 3))
+    assert fit_temperature(logits, logits > 0 if several else logits.argmax(1)) == 1.0
+
+
 def test_a_temperature_that_only_fits_noise_is_not_taken() -> None:
     kept = 0
     for seed in range(40):

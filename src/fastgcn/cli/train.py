@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.config import TrainConfig
     from fastgcn.graph.graph import Graph
+    from fastgcn.model import GCN
     from fastgcn.train.race import Choice
     from fastgcn.train.run import Run
 
@@ -135,7 +137,12 @@ def train(
         Path | None, typer.Option(help="Folder of the run; runs/NAME-N by default.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Continue the interrupted run in this folder.")
+        Path | None,
+        typer.Option(help="Continue the run in this folder; a finished one with more --epochs."),
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="Start from the weights and settings of this run."),
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
     timeout: Timeout = None,
@@ -156,11 +163,12 @@ def train(
         flags["preset"] = "fast"
     if (data is None) == (resume is None):
         raise InputError("give either DATA to train on or --resume RUN to continue")
-    ignored = _given(ctx, but=("resume", "tensorboard", "timeout", "json"))
+    ignored = _given(ctx, but=("resume", "epochs", "tensorboard", "timeout", "json"))
     if resume is not None and ignored:
         raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
     from fastgcn.train.presets import resolve
     from fastgcn.train.race import Choice, choose
+    from fastgcn.train.run import Run
 
     with joined(timeout) as group:
         again, folder, shard = resume is not None, resume, None
@@ -173,17 +181,22 @@ def train(
         assert folder is not None
         run: Run | None
         if again:
-            run = _resume(folder, tensorboard, json, group)
+            more = flags.get("epochs") if resume is not None else None
+            run = _resume(folder, tensorboard, json, group, more)
         else:
 
             def chosen() -> "Choice":
                 given = given_settings(config, assignments, flags)
+                if begun is not None:
+                    return Choice(begun.config.replace(**given))
                 if shard is None:
                     return choose(graph, None, given)
                 return Choice(resolve(graph, None, given, sampled=True))
 
+            begun = None if start is None else jointly(group, "the run", lambda: Run.load(start))
             choice = jointly(group, "settings", chosen)
-            run = _train(graph, choice, folder, tensorboard, json, shard)
+            model = None if begun is None else begun.model
+            run = _train(graph, choice, folder, tensorboard, json, shard, model)
     if run is None or not speaks(group):
         return
     if json:
@@ -210,20 +223,26 @@ def _train(
     tensorboard: Path | None,
     json: bool,
     shard: "Shard | None",
+    model: "GCN | None" = None,
 ) -> "Run":
     from fastgcn.train.loop import fit_choice
 
+    fit = partial(fit_choice, graph, choice, run_dir=run_dir, shard=shard, model=model)
     if shard is not None and not shard.group.is_main:
         with signals.at_epochs() as stop:
-            return fit_choice(graph, choice, run_dir=run_dir, callbacks=[stop], shard=shard)
+            return fit(callbacks=[stop])
     _announce(graph, choice.config)
     view = EpochView(choice.config.epochs, tensorboard, run_dir, show=not json)
     with signals.at_epochs() as stop, view as on_epoch:
-        return fit_choice(graph, choice, run_dir=run_dir, callbacks=[on_epoch, stop], shard=shard)
+        return fit(callbacks=[on_epoch, stop])
 
 
 def _resume(
-    run_dir: Path, tensorboard: Path | None, json: bool, group: "ProcessGroup | None"
+    run_dir: Path,
+    tensorboard: Path | None,
+    json: bool,
+    group: "ProcessGroup | None",
+    epochs: int | None = None,
 ) -> "Run | None":
     """The finished run; None in processes that do not keep it."""
     from fastgcn.train.loop import resume
@@ -234,7 +253,7 @@ def _resume(
         return folder.about, folder.finished
 
     about, finished = opened() if group is None else group.broadcast("the run", opened)
-    if finished:
+    if finished and epochs is None:
         return RunFolder(run_dir, about).load() if speaks(group) else None
     source = about["data"] or {}
     graph, shard = open_data(
@@ -245,9 +264,9 @@ def _resume(
             return resume(run_dir, graph, callbacks=[stop], shard=shard)
     config = RunFolder(run_dir, about).config
     _announce(graph, config)
-    view = EpochView(config.epochs, tensorboard, run_dir, show=not json)
+    view = EpochView(epochs or config.epochs, tensorboard, run_dir, show=not json)
     with signals.at_epochs() as stop, view as on_epoch:
-        return resume(run_dir, graph, callbacks=[on_epoch, stop], shard=shard)
+        return resume(run_dir, graph, callbacks=[on_epoch, stop], shard=shard, epochs=epochs)
 
 
 def _announce(graph: "Graph", config: "TrainConfig") -> None:

@@ -12,7 +12,7 @@ import torch
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
 from fastgcn.backends.base import score
 from fastgcn.backends.data import check_trainable
-from fastgcn.config import TrainConfig
+from fastgcn.config import SETTINGS, TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.data.load import load
 from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
@@ -25,7 +25,7 @@ from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.presets import resolve
 from fastgcn.train.race import Choice, check_room, choose
 from fastgcn.train.run import Run, RunFolder
-from fastgcn.train.training import Training
+from fastgcn.train.training import Training, best_epoch, should_stop
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
@@ -144,8 +144,11 @@ def resume(
     sampler: MakeSampler | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
+    epochs: int | None = None,
 ) -> Run:
     """Continue an interrupted run; on the CPU the result is that of an uninterrupted run.
+
+    `epochs` extends a finished run to so many epochs, unless early stopping has ended it.
 
     Any number of processes can continue it together, each with its `shard`. If another process
     is training the run, a `BusyError` names it. If the run used a sampler of your own, pass it
@@ -157,6 +160,8 @@ def resume(
     else:
         about = shard.group.broadcast("the run", lambda: RunFolder.to_resume(path).about)
         folder = RunFolder(path, about)
+    if epochs is not None:
+        _extend(folder, epochs, shard)
     if folder.finished:
         return folder.load()
     if fingerprint(graph) != folder.about["fingerprint"]:
@@ -178,6 +183,30 @@ def resume(
     try:
         with thread_count(folder.config.threads), memory_of_device():
             return _train(graph, chosen, backend, kept, callbacks)
+    finally:
+        folder.release()
+
+
+def _extend(folder: RunFolder, epochs: int, shard: "Shard | None") -> None:
+    """Set the epochs of a run that is to be continued."""
+    if shard is not None:
+        raise InputError("a run is extended by a single process; leave out torchrun, or epochs")
+    SETTINGS["epochs"].check(epochs)
+    if not folder.finished:
+        raise InputError(
+            f"{folder.path} is not finished; continue it first, without other epochs: "
+            f"fastgcn train --resume {folder.path}"
+        )
+    run = folder.load()
+    best = best_epoch(run.history, run.metrics.get("metric", "micro_f1"))
+    if should_stop(run.history, run.config, best):
+        raise InputError(
+            f"early stopping has ended {folder.path} after {len(run.history)} epochs, and would "
+            f"end it again; start from its weights: fastgcn train DATA --from {folder.path}"
+        )
+    folder.claim()
+    try:
+        folder.extend(epochs)
     finally:
         folder.release()
 

@@ -3,9 +3,10 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
@@ -31,10 +32,16 @@ from fastgcn.train.run_files import (
 )
 from fastgcn.writing import explained, sync, write_bytes, write_text
 
+if TYPE_CHECKING:
+    import pandas
+
 SCHEMA = 1
 
 
-@dataclass(slots=True)
+_PARTS = ("val", "test")
+
+
+@dataclass(slots=True, repr=False)
 class Run:
     """A training run: what was trained, how, and how good it is.
 
@@ -68,6 +75,57 @@ class Run:
     def load(path: str | os.PathLike[str]) -> "Run":
         """A run from its folder: a finished one, or the best epoch of one that diverged."""
         return RunFolder.open(Path(path)).load()
+
+    def save(self, folder: str | os.PathLike[str]) -> "Run":
+        """Write the run to a new folder, from which `Run.load` and every command read it.
+
+        A copy without a state: it cannot be continued, but a new run can start from it.
+        """
+        about = {
+            "config": self.config.to_dict(),
+            "data": None if self.source is None else dict(self.source),
+            "fingerprint": self.fingerprint,
+            "imported": self.imported,
+        }
+        target = RunFolder.create(Path(folder), about)
+        try:
+            target.write_history(self.history)
+            target.finish(self)
+        finally:
+            target.release()
+        return replace(self, path=target.path)
+
+    def history_frame(self) -> "pandas.DataFrame":
+        """The history as a data frame, a row for each epoch."""
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("history_frame() needs pandas; run.history is a list") from None
+        return pandas.DataFrame(self.history).set_index("epoch")
+
+    def __repr__(self) -> str:
+        return f"Run({', '.join(f'{name}={value}' for name, value in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        """A table of scores and choices, for notebooks."""
+        notes = self.metrics.get("notes", [])
+        rows = [*self._facts().items(), *(("note", sentence) for sentence in notes)]
+        cells = (f"<tr><th>{escape(n)}</th><td>{escape(str(v))}</td></tr>" for n, v in rows)
+        return f"<table>{''.join(cells)}</table>"
+
+    def _facts(self) -> dict[str, Any]:
+        """What a person wants to see first."""
+        found = self.metrics
+        metric = found.get("metric", "micro_f1")
+        shown = (f"{part}_{name}" for name in (metric, "micro_f1", "loss") for part in _PARTS)
+        names = dict.fromkeys(shown)
+        facts: dict[str, Any] = {
+            "dataset": found.get("dataset"),
+            "method": self.config.method,
+            "epochs": f"{found.get('best_epoch')} of {found.get('epochs')} kept",
+        }
+        facts |= {name: f"{found[name]:.4f}" for name in names if found.get(name) is not None}
+        return facts | {"path": None if self.path is None else str(self.path)}
 
     @property
     def stopped(self) -> str | None:
@@ -162,6 +220,25 @@ class RunFolder:
         if folder.stopped is not None:
             raise InputError(f"{path} cannot be continued: {folder.stopped}, and start a new run")
         return folder
+
+    def extend(self, epochs: int) -> None:
+        """Let a finished run train on, up to so many epochs: it counts as interrupted again.
+
+        Its lock must be taken (`claim`).
+        """
+        done = self._read_result()["epochs"]
+        if epochs <= done:
+            raise InputError(f"{self.path} has {done} epochs already; give more, got {epochs}")
+        if not (self.path / "state.safetensors").exists():
+            raise InputError(
+                f"{self.path} has no state to continue from; start a new run from its weights "
+                f"with: fastgcn train DATA --from {self.path}"
+            )
+        self.about["config"] = self.config.replace(epochs=epochs).to_dict()
+        text = json.dumps(self.about, indent=1, ensure_ascii=False)
+        write_text(self.path / "config.json", text, remedy=self._remedy)
+        for name in ("result.json", "model.safetensors"):
+            (self.path / name).unlink(missing_ok=True)
 
     @property
     def has_model(self) -> bool:

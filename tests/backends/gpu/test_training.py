@@ -146,7 +146,7 @@ def test_rows_of_a_whole_graph(layers: int) -> None:
     model = run.model.to(DEVICE)
     found = apply_to_graph(model, graph, nodes, layers).cpu().numpy()
     if layers == 2:
-        found = torch.softmax(torch.from_numpy(found), 1).numpy()
+        found = model.probabilities(torch.from_numpy(found)).numpy()
         want = predict(model.cpu(), graph, nodes)
     else:
         want = embed(model.cpu(), graph, nodes, layer=layers)

@@ -74,9 +74,14 @@ class Encoders:
         """False if all features come from lists, whose entries have no names."""
         return any(spec["kind"] != "vector" for spec in self.specs)
 
-    def encode(self, batch: Mapping[str, pa.Array], rows: int) -> FloatArray:
-        """(rows, width) float32; a column that the batch lacks is missing in every row."""
-        out = np.zeros((rows, self.width), np.float32)
+    def encode(
+        self, batch: Mapping[str, pa.Array], rows: int, out: FloatArray | None = None
+    ) -> FloatArray:
+        """(rows, width) float32; a column that the batch lacks is missing in every row.
+
+        The result is written to `out` of zeros, if that is given.
+        """
+        out = np.zeros((rows, self.width), np.float32) if out is None else out
         self._numbers.encode(batch, out, self.seen)
         for start, spec in self._others:
             part = out[:, start : start + len(feature_names(spec))]

@@ -289,6 +289,8 @@ class _Rows:
 
     def check(self, block: FloatArray, start: int, encoders: Encoders) -> None:
         """Raise for a number that float32 cannot hold."""
+        if np.isfinite(block.sum(dtype=np.float64)):
+            return
         bad = ~np.isfinite(block)
         if not bad.any():
             return
@@ -322,19 +324,18 @@ class _Rows:
 
 
 def encode_rows(rows: _Rows, encoders: Encoders, out: AnyArray) -> None:
-    """Encode all rows into `out`."""
+    """Encode all rows into `out`, which must be zeros."""
     for start, batch in rows.batches():
         size = len(next(iter(batch.values())))
         with np.errstate(over="ignore"):
-            block = encoders.encode(batch, size)
+            block = encoders.encode(batch, size, out[start : start + size])
         rows.check(block, start, encoders)
-        out[start : start + size] = block
 
 
 def encode_known(
     table: Table, encoders: Encoders, out: AnyArray, node_ids: Sequence[Any] | None
 ) -> None:
-    """Encode a table into `out` by encoders that were fitted before.
+    """Encode a table into `out`, which must be zeros, by encoders that were fitted before.
 
     A column that the table lacks is missing in every row.
     """

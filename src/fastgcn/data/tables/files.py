@@ -179,7 +179,9 @@ class TableFile(Table):
                 advance(len(batch))
                 if len(batch):
                     batch.validate(full=True)  # Arrow trusts the file that text is UTF-8
-                    yield batch.select(list(columns))  # columns come in the file's order
+                    chosen = batch.select(list(columns))  # columns come in the file's order
+                    kinds = [pa.field(f.name, plain_type(f.type)) for f in chosen.schema]
+                    yield chosen.cast(pa.schema(kinds))
 
     def _open_parquet(self) -> pa.parquet.ParquetFile:
         # With a buffer, Arrow streams a row group, which may be as large as the file.
@@ -286,6 +288,15 @@ def _sentence(path: Path, columns: list[str], message: str) -> str:
     if "straddling" in message:
         return f"{path} has a row of more than {_BLOCK:,} bytes; store the table as Parquet"
     return f"{path} could not be read: {message.partition(chr(10))[0]}"
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The same type without views (as polars has them), which Arrow has few functions for."""
+    if str(kind) == "string_view":
+        return pa.large_string()
+    if pa.types.is_dictionary(kind) and str(kind.value_type) == "string_view":
+        return pa.dictionary(kind.index_type, pa.large_string())
+    return kind
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgcn.data.readers.npz import read_npy
-from fastgcn.data.tables.files import Table, TableFile
+from fastgcn.data.tables.files import Table, TableFile, plain_type
 from fastgcn.errors import InputError, MissingFileError, library
 from fastgcn.progress import progress
 
@@ -22,7 +22,7 @@ class TableInMemory(Table):
 
     def __init__(self, table: pa.Table, name: str) -> None:
         # Views (polars) have fewer functions in Arrow than plain strings.
-        plain = [pa.field(f.name, _plain(f.type), f.nullable) for f in table.schema]
+        plain = [pa.field(f.name, plain_type(f.type), f.nullable) for f in table.schema]
         self._table = table.cast(pa.schema(plain))
         super().__init__(name, self._table.schema.names, self._table.schema.types)
 
@@ -41,14 +41,6 @@ class TableInMemory(Table):
                         yield batch
 
             yield parts()
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
-        return pa.dictionary(kind.index_type, pa.large_string())
-    return kind
 
 
 def table_of(source: Any, name: str) -> Table:

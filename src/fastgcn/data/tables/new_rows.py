@@ -107,7 +107,7 @@ def _features(
     encoders = Encoders(specs)
     if not specs:  # all features are made of the edges
         return np.empty((nodes.n, 0), np.float32)
-    features = np.empty((nodes.n, encoders.width), np.float32)
+    features = np.zeros((nodes.n, encoders.width), np.float32)
     encode_known(table, encoders, features, nodes.index.node_ids)
     for sentence in seen_notes(table, encoders, nodes.n):
         note(f"Note: {sentence}.")
