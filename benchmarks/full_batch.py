@@ -243,7 +243,7 @@ def measure(graph: Graph, name: str, out: Path, *, seeds: int, each: bool) -> No
         f1, seconds = best_of(curve)
         print(f"{name:12} {what:34} best {f1:.4f} at {seconds:7.3f} s  {more}", flush=True)
         step = max(1, len(curve) // 200)
-        with out.open("a") as file:
+        with out.open("a", encoding="utf-8") as file:
             record = {"graph": name, "what": what, "best": f1, "at": seconds, **more}
             json.dump(record | {"curve": curve[::step]}, file)
             file.write("\n")
