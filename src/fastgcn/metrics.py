@@ -273,14 +273,40 @@ def _score(
 
 
 def _ranking(name: str, found: FloatArray, truth: AnyArray) -> float | None:
-    """scikit-learn's score of each class against all others; the mean over classes."""
-    from sklearn.metrics import average_precision_score, roc_auc_score  # takes long to load
-
-    score = roc_auc_score if name == "roc_auc" else average_precision_score
+    """The score of each class against all others; the mean over classes."""
+    score = roc_auc if name == "roc_auc" else average_precision
     # Not defined for a class that all of these nodes have, or none.
     mixed = np.flatnonzero(truth.any(0) & ~truth.all(0))
-    each = [score(truth[:, c], found[:, c]) for c in mixed]
+    each = [score(truth[:, c].astype(bool), found[:, c]) for c in mixed]
     return float(np.mean(each)) if each else None
+
+
+# As in scikit-learn. Loading that takes a second and 200 MB, in every training.
+
+
+def roc_auc(truth: BoolArray, found: FloatArray) -> float:
+    """The probability that a positive scores above a negative; equal scores count as one half.
+
+    >>> roc_auc(np.array([True, False, True, False]), np.array([0.9, 0.8, 0.8, 0.1]))
+    0.875
+    """
+    _, place, counts = np.unique(found, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal scores share their mean rank
+    positive = int(truth.sum())
+    above = ranks[truth].sum() - positive * (positive + 1) / 2
+    return float(above / (positive * (len(truth) - positive)))
+
+
+def average_precision(truth: BoolArray, found: FloatArray) -> float:
+    """The mean of the precision at each threshold, weighted by the recall that it adds.
+
+    >>> average_precision(np.array([True, False, True]), np.array([0.9, 0.8, 0.1]))
+    0.8333333333333333
+    """
+    _, place, counts = np.unique(-found, return_inverse=True, return_counts=True)
+    positives = np.bincount(place, weights=truth)
+    precision = np.cumsum(positives) / np.cumsum(counts)
+    return float((positives * precision).sum() / positives.sum())
 
 
 def _recall_at(name: str, found: FloatArray, truth: AnyArray, positive: int | None) -> float | None:

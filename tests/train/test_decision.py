@@ -1,6 +1,7 @@
 """What validation decides beside the weights: the metric, a temperature and a threshold."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sklearn.metrics import (
 
 from fastgcn import Graph, Run, Split, evaluate, fit, predict
 from fastgcn.errors import InputError
-from fastgcn.metrics import Decision, scored
+from fastgcn.metrics import Decision, average_precision, roc_auc, scored
 from fastgcn.train.decision import decide, fit_temperature, fit_threshold
 from fastgcn.train.run_files import read_safetensors, safetensors_bytes
 from tests.communities import communities
@@ -178,6 +179,10 @@ def test_a_rare_class_is_found_and_said(capfd: pytest.CaptureFixture[str], tmp_p
 
 def test_the_loss_before_and_after_calibration_is_kept() -> None:
     graph = communities(n=200)
+    assert graph.labels is not None
+    labels = graph.labels.copy()
+    labels[::6] = (labels[::6] + 1) % 3  # some are wrong, so that no network is always right
+    graph = replace(graph, labels=labels)
     run = fit(graph, **(QUICK | {"epochs": 60, "early_stopping": "none", "metric": "accuracy"}))
     plain = fit(
         graph,
@@ -244,3 +249,14 @@ def test_a_name_that_is_no_metric_is_refused(metric: str) -> None:
 def test_a_metric_that_is_not_defined_for_the_graph_is_refused(metric: str) -> None:
     with pytest.raises(InputError, match="not defined for these validation nodes"):
         fit(communities(), metric=metric, **QUICK)
+
+
+def test_rankings_are_scikit_learns() -> None:
+    """Also where scores are equal."""
+    rng = np.random.default_rng(0)
+    for digits in (1, 8):
+        truth = rng.random(500) < 0.2
+        found = (rng.random(500) * 0.7 + truth * 0.3).round(digits)
+        assert roc_auc(truth, found) == pytest.approx(roc_auc_score(truth, found), abs=1e-12)
+        expected = average_precision_score(truth, found)
+        assert average_precision(truth, found) == pytest.approx(expected, abs=1e-12)
