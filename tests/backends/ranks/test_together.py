@@ -125,7 +125,8 @@ def test_commands_under_torchrun(
     run, store = folder / "continued", folder / "store"
     alone = json.loads(run_cli(capfd, "evaluate", run, store, "--json").out)
     together = scenes["commands"]["evaluate"]
-    assert together.pop("loss") == pytest.approx(alone.pop("loss"))
+    for name in ("loss", "calibration_error"):  # sums of probabilities, which round differently
+        assert together.pop(name) == pytest.approx(alone.pop(name))
     assert together == alone
     assert scenes["commands"]["predict"]["nodes"] == alone["nodes"]
     run_cli(capfd, "predict", run, store, "--nodes", "test", "--out", tmp_path / "p.csv")
