@@ -72,7 +72,7 @@ def test_full_passes_are_those_of_the_cpu(kind: str, changes: dict[str, Any]) ->
 def test_a_full_pass_with_dropout_learns_and_goes_on(kind: str) -> None:
     graph = graph_of(kind)
     changes = {**OWN, "pair": True, "dropout": 0.5, "precompute": kind == "dense"}
-    config = FULL.replace(epochs=6, learning_rate=0.05, **changes)
+    config = FULL.replace(epochs=12, learning_rate=0.05, **changes)
     whole = training(graph, config)
     first = whole.epoch()
     kept = whole.checkpoint()
@@ -84,7 +84,7 @@ def test_a_full_pass_with_dropout_learns_and_goes_on(kind: str) -> None:
     assert again.epoch()["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-5)
     while whole.has_more_epochs:
         last = whole.epoch()
-    assert last["train_loss"] < 0.95 * first["train_loss"]
+    assert last["train_loss"] < 0.9 * first["train_loss"]
     steps = place(whole).training.steps
     assert isinstance(steps, FullSteps)
     assert steps.parameters.steps == len(whole.history)
