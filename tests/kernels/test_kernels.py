@@ -15,12 +15,12 @@ from fastgcn.kernels.blas import multiply, sgemm_address
 from fastgcn.kernels.blocks import number_columns
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.products import (
+    Transpose,
     add_part_product,
     product_reference,
     sorted_times_dense,
     sparse_times_dense,
     sparse_times_sparse,
-    transposed_times_dense,
 )
 from fastgcn.kernels.rows import (
     cut_rows,
@@ -83,7 +83,7 @@ def test_products(
         patch.setattr("fastgcn.kernels.products._WORTH_SHARING", 0 if threads > 1 else 1 << 60)
         patch.setattr(torch, "get_num_threads", lambda: threads)
         mixed = sparse_times_dense(*parts(matrix), right)
-        back = transposed_times_dense(*parts(matrix), left, columns)
+        back = Transpose().times(*parts(matrix), left, columns)
         both = np.empty((rows, width), np.float32)
         sparse_times_sparse(*parts(matrix), *parts(sparse), both)
     assert_allclose(mixed, product_reference(matrix, right), rtol=1e-4, atol=1e-5)

@@ -124,8 +124,6 @@ def add_part(
 
 @njit(cache=True, nogil=True)
 def multiply_transposed(
-    start: int,
-    stop: int,
     indptr: IntArray,
     first: int,
     rows: int,
@@ -137,17 +135,16 @@ def multiply_transposed(
     out: FloatArray,
     at: int,
 ) -> None:
-    """Columns start..stop-1 of out[at:] += those of the transpose of rows first..first+rows-1 of
-    the sparse matrix times dense[shift:], which has a row for each; both flat, of `width` columns.
-    """
-    whole = stop - (stop - start) % LANES
+    """out[at:] += the transpose of rows first..first+rows-1 of the sparse matrix times
+    dense[shift:], which has a row for each; both flat, of `width` columns."""
+    whole = width - width % LANES
     for r in range(rows):
         row = shift + r * width
         for entry in range(indptr[first + r], indptr[first + r + 1]):
             value, place = values[entry], columns[entry] * width + at
-            for j in range(start, whole, LANES):
+            for j in range(0, whole, LANES):
                 add_scaled(out, place + j, value, dense, row + j)
-            for j in range(whole, stop):
+            for j in range(whole, width):
                 out[place + j] += value * dense[row + j]
 
 
@@ -322,17 +319,10 @@ class Transpose:
             return sparse_times_dense(offsets, rows, turned.numpy(), dense)
         out = np.zeros((k, width), np.float32)
         multiply_transposed(
-            0, width, indptr, 0, len(indptr) - 1, columns, values, dense.reshape(-1), 0, width,
+            indptr, 0, len(indptr) - 1, columns, values, dense.reshape(-1), 0, width,
             out.reshape(-1), 0,
         )  # fmt: skip
         return out
-
-
-def transposed_times_dense(
-    indptr: IntArray, columns: IntArray, values: FloatArray, dense: FloatArray, k: int
-) -> FloatArray:
-    """(k, d) float32: the transpose of the (s, k) CSR matrix times `dense` (s, d) float32."""
-    return Transpose().times(indptr, columns, values, dense, k)
 
 
 def product_reference(matrix: csr_array, other: FloatArray | csr_array) -> FloatArray:

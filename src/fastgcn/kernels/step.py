@@ -342,6 +342,4 @@ def _unmix(
     fresh = work[at : at + sources * width]
     for j in range(len(fresh)):
         fresh[j] = 0
-    multiply_transposed(
-        ZERO, width, indptr, first, rows, columns, values, work, gradient, width, work, at
-    )
+    multiply_transposed(indptr, first, rows, columns, values, work, gradient, width, work, at)
