@@ -134,6 +134,15 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
         pass
 
 
+def cuts(length: int, size: int) -> list[int]:
+    """Bounds of ranges of `size`, and a shorter last one: the same on any number of threads.
+
+    >>> cuts(5, 2)
+    [0, 2, 4, 5]
+    """
+    return [*range(0, length, size), length]
+
+
 @cache
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
     """One pool per process, because threads do not survive a fork."""

@@ -20,7 +20,7 @@ from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.kernels.activation import ROWS, activate, activate_back
 from fastgcn.kernels.counter_random import mask_values
 from fastgcn.kernels.dense import transposed_times
-from fastgcn.machine import over_ranges
+from fastgcn.machine import cuts, over_ranges
 from fastgcn.model import GCN, BatchNorm, GraphConvolution, product, without_own_rows
 from fastgcn.sampling.block import Block, BlockGroup
 
@@ -224,12 +224,12 @@ class _Pass:
 
 def _by_rows(work: Callable[[int, int], None], rows: FloatArray) -> None:
     """Call `work` with ranges of rows of fixed lengths, on several threads if that pays."""
-    cuts = [*range(0, len(rows), ROWS), len(rows)]
+    bounds = cuts(len(rows), ROWS)
     if rows.size < _WORTH_SHARING:
-        for start, stop in pairwise(cuts):
+        for start, stop in pairwise(bounds):
             work(start, stop)
     else:
-        over_ranges(work, cuts)
+        over_ranges(work, bounds)
 
 
 def _contiguous(layer: GraphConvolution) -> GraphConvolution:

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.machine import over_ranges, pool_threads
+from fastgcn.machine import cuts, over_ranges, pool_threads
 
 STEP = np.uint64(0x9E3779B97F4A7C15)
 
@@ -31,7 +31,7 @@ def dropout_mask(seed: int, rate: float, out: FloatArray) -> None:
     bits, (dropped, value) = np.uint64(seed), mask_values(rate)
     over_ranges(
         lambda a, b: fill_mask(bits, a // 4, dropped, value, out[a:b]),
-        [*range(0, len(out), _TOGETHER), len(out)],
+        cuts(len(out), _TOGETHER),
     )
 
 

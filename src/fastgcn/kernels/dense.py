@@ -9,7 +9,7 @@ threads, and so the results are the same.
 import numpy as np
 
 from fastgcn.arrays import FloatArray
-from fastgcn.machine import over_ranges
+from fastgcn.machine import cuts, over_ranges
 
 # Below this many multiplications, waking a second thread costs more time than it saves.
 _WORTH_SHARING = 1 << 22
@@ -28,7 +28,7 @@ def times(a: FloatArray, b: FloatArray) -> FloatArray:
     def multiply(start: int, stop: int) -> None:
         _product(a[start:stop], b, out[start:stop])
 
-    over_ranges(multiply, _cuts(len(a), _ROWS))
+    over_ranges(multiply, cuts(len(a), _ROWS))
     return out
 
 
@@ -43,15 +43,15 @@ def transposed_times(a: FloatArray, b: FloatArray) -> FloatArray:
         def multiply(start: int, stop: int) -> None:
             _product(a[:, start:stop].T, b, out[start:stop])
 
-        over_ranges(multiply, _cuts(width, _WIDE))
+        over_ranges(multiply, cuts(width, _WIDE))
         return out
-    cuts = _cuts(rows, _LONG)
-    sums = np.empty((len(cuts) - 1, width, columns), np.float32)
+    bounds = cuts(rows, _LONG)
+    sums = np.empty((len(bounds) - 1, width, columns), np.float32)
 
     def add(start: int, stop: int) -> None:
         _product(a[start:stop].T, b[start:stop], sums[start // _LONG])
 
-    over_ranges(add, cuts)
+    over_ranges(add, bounds)
     total: FloatArray = sums.sum(axis=0)
     return total
 
@@ -60,7 +60,3 @@ def _product(a: FloatArray, b: FloatArray, out: FloatArray | None = None) -> Flo
     """ab; an overflow is no warning here: the loss that it leads to is checked."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.matmul(a, b, out=out)
-
-
-def _cuts(length: int, size: int) -> list[int]:
-    return [*range(0, length, size), length]
