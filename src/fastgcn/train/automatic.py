@@ -79,8 +79,7 @@ def candidates(
     sampling = sampling_settings(graph, inductive=inductive)
     full = {"method": "gcn", "precompute": dense}
     if sampled is None:
-        pay = full_passes_pay_on_gpu if on_gpu else full_passes_pay
-        sampled = not pay(graph, base | full, base | sampling)
+        sampled = not full_passes_pay(graph, base | full, base | sampling, on_gpu=on_gpu)
     if sampled:
         base |= sampling | {"learning_rate": 0.01, "epochs": 100, "patience": 20}
     else:
@@ -153,15 +152,19 @@ def sampling_settings(graph: Graph, *, inductive: bool) -> dict[str, Any]:
     }
 
 
-def full_passes_pay(graph: Graph, full: dict[str, Any], sampled: dict[str, Any]) -> bool:
-    """True if full passes reach their best score in fewer multiplications than sampled batches.
+def full_passes_pay(
+    graph: Graph, full: dict[str, Any], sampled: dict[str, Any], *, on_gpu: bool
+) -> bool:
+    """True if full passes reach their best score at lower costs than sampled batches.
 
-    Decided from sizes alone, so that it is the same on every machine.
+    Costs are multiplications, on a GPU seconds: there bytes and kernels take the time. They come
+    from sizes alone, so that the choice is the same on every machine with such a device.
     """
+    cost, cheap = (seconds_on_gpu, _QUICK) if on_gpu else (epoch_work, _CHEAP)
     passes, batches = (
-        epoch_work(graph, TrainConfig(**settings).complete()) for settings in (full, sampled)
+        cost(graph, TrainConfig(**settings).complete()) for settings in (full, sampled)
     )
-    return passes <= _CHEAP or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
+    return passes <= cheap or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
 
 
 # What was measured on an H200 (docs/gpu.md): bytes that it moves in a second, the time between two
@@ -172,14 +175,6 @@ _STEP, _OF_A_NUMBER = 40e-6, 1.6e-11
 
 # A full pass in less time than this is quick anyway.
 _QUICK = 2e-3
-
-
-def full_passes_pay_on_gpu(graph: Graph, full: dict[str, Any], sampled: dict[str, Any]) -> bool:
-    """The same on a GPU, where bytes and kernels take the time, and not multiplications."""
-    passes, batches = (
-        seconds_on_gpu(graph, TrainConfig(**settings).complete()) for settings in (full, sampled)
-    )
-    return passes <= _QUICK or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
 
 
 def seconds_on_gpu(graph: Graph, config: TrainConfig) -> float:
