@@ -99,13 +99,8 @@ class Trainer:
             value.zero_()
         self.right.fill_(-1)
 
-    def record(self, beside: "Trainer | None" = None) -> None:
-        """Record an epoch as a CUDA graph; `begin` afterwards.
-
-        It uses the stream and the memory of `beside`, if that is given, and runs in turns with it.
-        """
-        if beside is not None:
-            self.stream = beside.stream
+    def record(self) -> None:
+        """Record an epoch as a CUDA graph; `begin` afterwards."""
         self.begin(0)
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
@@ -114,8 +109,7 @@ class Trainer:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # of what the epochs so far took: a recording has its own memory
         recorded = torch.cuda.CUDAGraph()
-        pool = None if beside is None else beside.recorded.pool()
-        with torch.cuda.graph(recorded, pool=pool, stream=self.stream):
+        with torch.cuda.graph(recorded, stream=self.stream):
             self._epoch()
         self.recorded = recorded
 
@@ -180,24 +174,14 @@ def make_trainers(task: Task, settings: Sequence[Setting]) -> tuple[list[Trainer
     for fast, form in ((True, "recorded"), (False, "recorded, plain edges")):
         try:
             trainers = [Trainer(task, each, fast=fast) for each in settings]
-            record_all(trainers)
+            for trainer in trainers:
+                trainer.record()
         except (RuntimeError, NotImplementedError, AssertionError) as error:
             torch.cuda.synchronize()
             why += f"; not {form}: {str(error)[:300]}"
         else:
             return trainers, form + why
     return [Trainer(task, each, fast=False) for each in settings], "eager, plain edges" + why
-
-
-def record_all(trainers: Sequence[Trainer]) -> None:
-    """Record all side by side; in turns if the device has too little memory for that."""
-    # The largest first: others fit in its memory.
-    first, *others = sorted(trainers, key=lambda each: -each.setting.hidden)
-    free = torch.cuda.mem_get_info()[0]
-    first.record()
-    taken = free - torch.cuda.mem_get_info()[0]
-    for trainer in others:
-        trainer.record(first if taken * len(trainers) > free / 2 else None)
 
 
 def train(trainers: Sequence[Trainer], seed: int) -> list[Tried]:

@@ -271,6 +271,8 @@ def test_labelled_data_without_a_split_gets_one(
     save(digits.with_split(split_of()), tmp_path / "store")
     found = load(tmp_path / "store")
     assert_same(found, fastgcn.random_split(digits))
-    assert found.source is not None and found.source["split"] == "random"
+    assert found.source is not None
+    assert found.source["split"] == "random"
     assert "has no split: 60, 20 and 20 %" in said[0]
-    assert not load("digits", split="random").source == digits.source and len(said) == 1
+    load("digits", split="random")
+    assert len(said) == 1
