@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fastgcn.infer.predict import embed, evaluate, predict
     from fastgcn.metrics import Metrics
     from fastgcn.model import GCN
+    from fastgcn.report.notebook import confusion, plot
     from fastgcn.sampling.block import Block, Sampler
     from fastgcn.sampling.check import check_sampler, tiny_graphs
     from fastgcn.sampling.layer import LayerSampler
@@ -87,6 +88,8 @@ _HOME = {
     "embed": "fastgcn.infer.predict",
     "evaluate": "fastgcn.infer.predict",
     "Metrics": "fastgcn.metrics",
+    "confusion": "fastgcn.report.notebook",
+    "plot": "fastgcn.report.notebook",
     "FastGCNClassifier": "fastgcn.estimator",
     "TensorBoardLogger": "fastgcn.train.callbacks",
     "FastGCNError": "fastgcn.errors",
@@ -134,6 +137,8 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "embed",
     "evaluate",
     "Metrics",
+    "confusion",
+    "plot",
     "FastGCNClassifier",
     "TensorBoardLogger",
     "FastGCNError",

@@ -35,6 +35,9 @@ from fastgcn.writing import explained, sync, write_bytes, write_text
 if TYPE_CHECKING:
     import pandas
 
+    from fastgcn.graph.graph import Graph
+    from fastgcn.report.notebook import Picture
+
 SCHEMA = 1
 
 
@@ -102,6 +105,18 @@ class Run:
         except ImportError:
             raise InputError("history_frame() needs pandas; run.history is a list") from None
         return pandas.DataFrame(self.history).set_index("epoch")
+
+    def plot(self) -> "Picture":
+        """The loss and the validation score by epoch, and the race (`fastgcn.plot`)."""
+        import fastgcn  # pictures are made above this module
+
+        return fastgcn.plot(self)
+
+    def confusion(self, graph: "Graph", part: str = "test") -> "pandas.DataFrame":
+        """How many nodes of each class are predicted as each class (`fastgcn.confusion`)."""
+        import fastgcn  # predictions are made above this module
+
+        return fastgcn.confusion(self, graph, part)
 
     def __repr__(self) -> str:
         return f"Run({', '.join(f'{name}={value}' for name, value in self._facts().items())})"
