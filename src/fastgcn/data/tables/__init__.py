@@ -13,7 +13,12 @@ from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.imported import SCALES, read_imported
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
 from fastgcn.data.store import StoreWriter, open_store
-from fastgcn.data.structure import check_width, structural_names, structural_rows
+from fastgcn.data.structure import (
+    check_width,
+    log_degrees,
+    structural_names,
+    structural_rows,
+)
 from fastgcn.data.tables.edges import (
     EdgeOptions,
     EdgeReader,
@@ -53,6 +58,7 @@ def import_tables(
     scale: str = "auto",
     like: str | os.PathLike[str] | None = None,
     structure: int | None = None,
+    degree: bool | None = None,
     classes: Sequence[Any] | None = None,
     random_split: int | bool | None = None,
     source: str = "source",
@@ -99,6 +105,9 @@ def import_tables(
             to another graph with the same columns.
         structure: make so many features of the edges (`fastgcn.structural_features`), beside those
             of the node table, which then may have none.
+        degree: make the logarithm of a node's degree a feature, because means over neighbours do
+            not tell it. By default if columns are encoded, not if all are numbers that are taken
+            as they are; `structure` has it in any case.
         classes: the names of the classes in order; by default all that occur, integers by
             size, others by name.
         random_split: the seed of a split into 60, 20 and 20 % of each class, instead of `split`.
@@ -122,6 +131,11 @@ def import_tables(
     _choice(unknown, _UNKNOWN, "unknown")
     if structure is not None:
         check_width(structure)
+        if degree is False:
+            raise InputError("the degree is one of the features of structure; leave degree out")
+        degree = False  # no column of its own
+    elif degree not in (None, True, False):
+        raise InputError(f"degree must be True, False or None, got {degree!r}")
     kinds = {"number": numeric, "category": categorical, "text": text, "date": date}
     node_options = NodeOptions(
         id, label, split, features, classes, random_split, scale, drop, kinds
@@ -142,9 +156,8 @@ def import_tables(
         found, ids = read_nodes(node_table, node_options, notes)
         columns = None
         if like is None:
-            columns = feature_columns(
-                node_table, node_options, found.taken, notes, needed=structure is None
-            )
+            needed = structure is None and not degree
+            columns = feature_columns(node_table, node_options, found.taken, notes, needed=needed)
         in_table = found.n
         if unknown == "add":
             extra = reader.unknown_ids(found.index)
@@ -153,13 +166,15 @@ def import_tables(
                 found = _enlarged(found, ids.index(), notes)
         _put_nodes(writer, found)
         if columns is not None:
-            encoders = write_features(
-                node_table, columns, found, node_options, writer, notes, in_table
+            encoders, degree = write_features(
+                node_table, columns, found, node_options, writer, notes, in_table, degree
             )
         else:
             assert like is not None
-            encoders = Encoders(read_imported(Path(like))["encoders"])
-            write_known(node_table, encoders, found, writer, notes, in_table)
+            known = read_imported(Path(like))
+            encoders = Encoders(known["encoders"])
+            degree = known.get("structure") == 0 if degree is None else degree
+            write_known(node_table, encoders, found, writer, notes, in_table, degree)
         sorter = EdgeSorter(writer, found.n, directed=directed, weighted=weighted, memory=budget)
         reader.feed(found.index, sorter)
         cleaned = sorter.finish()
@@ -170,6 +185,13 @@ def import_tables(
             notes.append(
                 f"{structure} features are random projections of a node's neighbourhood, and one "
                 "is the logarithm of its degree"
+            )
+        elif degree:
+            _add_degrees(writer)
+            names, structure = [*encoders.names, *structural_names(0)], 0
+            notes.append(
+                "the feature 'degree' is the logarithm of a node's number of neighbours, plus 1; "
+                "--no-degree leaves it out (degree=False in Python)"
             )
         for sentence in notes:
             note(f"Note: {sentence}.")
@@ -195,6 +217,15 @@ def import_tables(
                 "notes": notes,
             },
         )
+
+
+def _add_degrees(writer: StoreWriter) -> None:
+    """Fill the last column of the features, which was left for it."""
+    indptr, features = (
+        np.load(writer.path(name), mmap_mode=mode)
+        for name, mode in (("indptr", "r"), ("features", "r+"))
+    )
+    features[:, -1] = log_degrees(np.diff(indptr))
 
 
 def _add_structure(writer: StoreWriter, structure: int, width: int) -> None:
