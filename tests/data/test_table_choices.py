@@ -202,18 +202,20 @@ def test_a_graph_without_features(tmp_path: Path) -> None:
         read(tmp_path, bare, structure=0)
 
 
+WITH_KINDS = {**NODES, "split": ["train", "train", "val", "test"], "kind": ["p", "q", "p", None]}
+
+
 def test_the_degree_is_a_feature_of_encoded_tables(tmp_path: Path) -> None:
-    table = {**NODES, "kind": ["p", "q", "p", None]}
-    graph = read(tmp_path, table)
+    graph = read(tmp_path, WITH_KINDS)
     assert graph.feature_names is not None
     assert graph.feature_names[-1] == "degree"
     assert isinstance(graph.features, np.ndarray)
     np.testing.assert_allclose(graph.features[:, -1], np.log1p([1, 2, 2, 1]), rtol=1e-6)
     assert "the feature 'degree' is the logarithm" in notes(graph)
     for other, times in (
-        (read(tmp_path, table, degree=False), 0),
+        (read(tmp_path, WITH_KINDS, degree=False), 0),
         (read(tmp_path, NODES), 0),  # numbers that are taken as they are
-        (read(tmp_path, table, structure=4), 1),  # it has the degree already
+        (read(tmp_path, WITH_KINDS, structure=4), 1),  # it has the degree already
     ):
         assert list(other.feature_names or ()).count("degree") == times
         assert "the feature 'degree'" not in notes(other)
@@ -224,10 +226,10 @@ def test_the_degree_is_a_feature_of_encoded_tables(tmp_path: Path) -> None:
 
 
 def test_a_table_imported_like_another_has_the_degree_too(tmp_path: Path) -> None:
-    nodes = write(tmp_path / "n.csv", {**NODES, "kind": ["p", "q", "p", None]})
+    nodes = write(tmp_path / "n.csv", WITH_KINDS)
     edges = write(tmp_path / "e.csv", EDGES)
-    for name, options in (("with", {}), ("without", {"degree": False})):
-        import_tables(nodes, edges, tmp_path / name, **options)
+    for name, degree in (("with", None), ("without", False)):
+        import_tables(nodes, edges, tmp_path / name, degree=degree)
         import_tables(nodes, edges, tmp_path / f"{name}-2", like=tmp_path / name)
         first, second = (fastgcn.load(tmp_path / each) for each in (name, f"{name}-2"))
         np.testing.assert_array_equal(first.features, second.features)

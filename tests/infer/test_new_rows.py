@@ -165,7 +165,7 @@ def test_new_nodes_of_a_graph_whose_features_are_its_structure() -> None:
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_new_nodes_have_degrees_like_old_ones(directed: bool) -> None:
-    """The feature is that of an import of all rows: edges to new nodes count, repeated ones once."""
+    """As in an import of all rows: edges to new nodes count, and repeated ones count once."""
     from fastgcn.data.tables.new_rows import read_new_nodes
 
     def table(ids: str) -> pa.Table:

@@ -20,6 +20,7 @@ from fastgcn.graph.edges import EnlargedEdges, NewNodes
 from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, model_of
+from fastgcn.infer.tables import data_frame, prediction_columns
 from fastgcn.model import GCN
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def predict_new(
     nodes: Any = None,
     edges: Any = None,
     default_weight: float | None = None,
-) -> FloatArray:
+    as_frame: bool = False,
+) -> Any:
     """(k, C) float32: class probabilities of k new nodes, by the full network.
 
     `nodes` and `edges` are tables of the new nodes and their edges, files or data frames with the
@@ -51,15 +53,20 @@ def predict_new(
     On a graph with weights, new edges must have weights too; `default_weight` is the weight of
     those that have none.
 
+    With `as_frame`, the result is a data frame of pandas, as that of `fastgcn.predict`.
+
     The result equals, up to rounding, a prediction on the whole enlarged graph.
     """
+    if as_frame and isinstance(run_or_model, GCN):
+        raise InputError("as_frame=True needs a run, which knows the names of the classes")
     if (nodes is None) != (edges is None):
         raise InputError("nodes and edges, the tables of new nodes and their edges, go together")
     if nodes is not None:
         if any(each is not None for each in (features, source, target, weights, node_ids)):
             raise InputError("give new nodes either as tables (nodes, edges) or as arrays")
         new = read_new_nodes(run_or_model, graph, nodes, edges)
-        return predict_new(run_or_model, graph, **new, default_weight=default_weight)
+        new |= {"default_weight": default_weight, "as_frame": as_frame}
+        return predict_new(run_or_model, graph, **new)
     if features is None or source is None or target is None:
         raise InputError("new nodes need features, source and target, or tables (nodes, edges)")
     model = model_of(run_or_model)
@@ -79,14 +86,17 @@ def predict_new(
         Stacked(feature_rows(model, graph.features), feature_rows(model, rows)),
         np.arange(graph.n_nodes, graph.n_nodes + k),
     )
-    found: FloatArray = model.probabilities(logits).cpu().numpy()
-    return check_rows(
-        found,
+    found: FloatArray = check_rows(
+        model.probabilities(logits).cpu().numpy(),
         np.arange(k),
         Described(rows, ids, first=graph.n_nodes),
         Described(graph.features, graph.node_ids),
         graph.feature_names,
     )
+    if not as_frame or isinstance(run_or_model, GCN):
+        return found
+    own = range(graph.n_nodes, graph.n_nodes + k) if ids is None else ids
+    return data_frame(prediction_columns(own, found, run_or_model))
 
 
 def read_new_nodes(run_or_model: "Run | GCN", graph: Graph, nodes: Any, edges: Any) -> Any:

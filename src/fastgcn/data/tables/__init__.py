@@ -25,6 +25,7 @@ from fastgcn.data.tables.edges import (
     edge_tables,
     is_weighted,
     type_weights,
+    written_otherwise,
 )
 from fastgcn.data.tables.encoders import Encoders
 from fastgcn.data.tables.features import feature_columns, write_features, write_known
@@ -38,6 +39,7 @@ from fastgcn.memory import memory_bytes
 from fastgcn.progress import note
 
 _UNKNOWN = ("refuse", "drop", "add")
+_COMPARED = 1000  # unknown ids that are looked for under other spellings
 
 
 def import_tables(
@@ -163,7 +165,8 @@ def import_tables(
             extra = reader.unknown_ids(found.index)
             if len(extra):
                 ids.add(extra)
-                found = _enlarged(found, ids.index(), notes)
+                hint = written_otherwise(found.index, extra.slice(0, _COMPARED).to_pylist())
+                found = _enlarged(found, ids.index(), notes, hint)
         _put_nodes(writer, found)
         if columns is not None:
             encoders, degree = write_features(
@@ -221,10 +224,8 @@ def import_tables(
 
 def _add_degrees(writer: StoreWriter) -> None:
     """Fill the last column of the features, which was left for it."""
-    indptr, features = (
-        np.load(writer.path(name), mmap_mode=mode)
-        for name, mode in (("indptr", "r"), ("features", "r+"))
-    )
+    indptr = np.load(writer.path("indptr"), mmap_mode="r")
+    features = np.load(writer.path("features"), mmap_mode="r+")
     features[:, -1] = log_degrees(np.diff(indptr))
 
 
@@ -280,7 +281,7 @@ def read_tables(nodes: Any, edges: Any, **options: Any) -> Graph:
     )
 
 
-def _enlarged(nodes: Nodes, index: Any, notes: list[str]) -> Nodes:
+def _enlarged(nodes: Nodes, index: Any, notes: list[str], hint: str) -> Nodes:
     """The nodes with those that only the edge tables name, at the end and without labels."""
     n, labels = len(index.node_ids), nodes.labels
     if labels is not None:
@@ -288,7 +289,7 @@ def _enlarged(nodes: Nodes, index: Any, notes: list[str]) -> Nodes:
         labels = np.concatenate([labels, rest if labels.ndim == 2 else rest - 1])
     notes.append(
         f"{n - nodes.n:,} nodes are added, because only the edges name them, such as "
-        f"{index.node_ids[nodes.n]!r}; they have no labels, and their features are missing"
+        f"{index.node_ids[nodes.n]!r}; they have no labels, and their features are missing{hint}"
     )
     return Nodes(n, index, labels, nodes.class_names, nodes.split, nodes.taken)
 
