@@ -110,10 +110,7 @@ def read_new_nodes(run_or_model: "Run | GCN", graph: Graph, nodes: Any, edges: A
 
 def with_default(graph: Graph, weights: Any, default: float | None, source: Any) -> Any:
     """The weights of new edges, with the default where there are none."""
-    if default is not None and not (
-        isinstance(default, int | float) and not isinstance(default, bool) and 0 <= default < np.inf
-    ):
-        raise InputError(f"default_weight must be a number of at least 0, got {default!r}")
+    checks.check_default_weight(default)
     if graph.weights is None or (weights is None and not np.size(source)):
         return weights
     if weights is None and default is None:

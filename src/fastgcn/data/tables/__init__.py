@@ -1,5 +1,6 @@
 """Node and edge tables to a store or a `Graph`: files, data frames, Arrow tables and queries."""
 
+import inspect
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,8 @@ from fastgcn.data.tables.features import feature_columns, write_features, write_
 from fastgcn.data.tables.files import Table
 from fastgcn.data.tables.frames import table_of
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, nearest
+from fastgcn.graph.checks import check_default_weight
 from fastgcn.graph.csr import CSR
 from fastgcn.graph.graph import Graph
 from fastgcn.memory import memory_bytes
@@ -131,6 +133,7 @@ def import_tables(
     budget = memory_bytes(memory)
     _choice(scale, ("auto", *(s for s in SCALES if s != "constant")), "scale")
     _choice(unknown, _UNKNOWN, "unknown")
+    check_default_weight(default_weight)
     if structure is not None:
         check_width(structure)
         if degree is False:
@@ -263,6 +266,10 @@ def read_tables(nodes: Any, edges: Any, **options: Any) -> Graph:
     >>> graph.node_ids[1], graph.class_names[graph.labels[1]]
     ('bob', 'y')
     """
+    known = set(inspect.signature(import_tables).parameters) - {"nodes", "edges", "out", "force"}
+    for option in options:
+        if option not in known:
+            raise InputError(f"tables have no option {option!r}{nearest(option, known)}")
     with tempfile.TemporaryDirectory(prefix="fastgcn-") as folder:
         store = Path(folder, "graph")
         import_tables(nodes, edges, store, **options)
