@@ -5,8 +5,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastgcn.backends.base import Checkpoint
 from fastgcn.config import TrainConfig
@@ -34,6 +35,9 @@ from fastgcn.writing import explained, sync, write_bytes, write_text
 
 if TYPE_CHECKING:
     import pandas
+
+    from fastgcn.graph.graph import Graph
+    from fastgcn.infer.explain import Explanation
 
 SCHEMA = 1
 
@@ -102,6 +106,12 @@ class Run:
         except ImportError:
             raise InputError("history_frame() needs pandas; run.history is a list") from None
         return pandas.DataFrame(self.history).set_index("epoch")
+
+    def explain(self, graph: "Graph", node: Any, **options: Any) -> "Explanation":
+        """Which features and neighbours made the prediction for a node: `fastgcn.explain`."""
+        # It lies above this module; its name is looked up when it is called.
+        module = import_module("fastgcn.infer.explain")
+        return cast("Explanation", module.explain(self, graph, node, **options))
 
     def __repr__(self) -> str:
         return f"Run({', '.join(f'{name}={value}' for name, value in self._facts().items())})"
