@@ -187,6 +187,8 @@ COMMANDS: list[tuple[str, str, str]] = [
 
 Things = SimpleNamespace  # graph, run, nodes and edges as frames of pandas, new and new_edges
 
+untyped: Any = fastgcn  # for what a type checker would refuse
+
 # The same in Python.
 PYTHON: list[tuple[str, Callable[[Things], Any], str]] = [
     ("a dictionary", lambda t: fastgcn.Graph.from_pandas({"id": [1]}, t.edges), "must be a file"),
@@ -216,7 +218,7 @@ PYTHON: list[tuple[str, Callable[[Things], Any], str]] = [
     ("no such setting", lambda t: fastgcn.fit(t.graph, epoch=5), "did you mean 'epochs'"),
     ("a setting in words", lambda t: fastgcn.fit(t.graph, epochs="many"), "epochs must be"),
     ("a metric that is none", lambda t: fastgcn.fit(t.graph, metric="auc"), "metric must be"),
-    ("progress in words", lambda t: fastgcn.fit(t.graph, progress="yes"), "progress must be"),
+    ("progress in words", lambda t: untyped.fit(t.graph, progress="yes"), "progress must be"),
     ("a folder with a run", lambda t: fastgcn.fit(t.graph, run_dir=t.folder / "run"),
      "holds a run already"),
     ("no labels to learn", lambda t: fastgcn.fit(fastgcn.Graph.from_pandas(
@@ -225,7 +227,7 @@ PYTHON: list[tuple[str, Callable[[Things], Any], str]] = [
     ("no such id", lambda t: fastgcn.predict(t.run, t.graph, ids=["n77"]), "n77"),
     ("no such number", lambda t: fastgcn.predict(t.run, t.graph, [N]), "nodes must"),
     ("no such part", lambda t: fastgcn.predict(t.run, t.graph, "tset"), "tset"),
-    ("top without a frame", lambda t: fastgcn.predict(t.run, t.graph, top=1), "as_frame=True"),
+    ("top without a frame", lambda t: untyped.predict(t.run, t.graph, top=1), "as_frame=True"),
     ("a frame of a network", lambda t: fastgcn.predict(t.run.model, t.graph, as_frame=True),
      "as_frame=True needs a run"),
     ("another table", lambda t: fastgcn.predict(t.run, fastgcn.Graph.from_pandas(
