@@ -25,6 +25,13 @@ FAST: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _as_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that other tests run in this process switch lines on."""
+    monkeypatch.setattr(fastgcn.progress, "_plain", False)
+    monkeypatch.setattr(fastgcn.progress, "_silent", False)
+
+
 @pytest.fixture(scope="module")
 def graph() -> fastgcn.Graph:
     return communities()
