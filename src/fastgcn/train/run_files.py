@@ -50,6 +50,17 @@ def _decision(value: Any, field: str) -> None:
         raise refuse(field, "a temperature above 0 and a threshold", value)
 
 
+_SIZE = integer(1, 2**31 - 1)
+
+# What a network is beside its weights.
+_NETWORK: dict[str, Check] = {
+    "decision": _decision,
+    "sizes": list_of(_SIZE, shortest=2),
+    "multilabel": boolean,
+    "class_names": optional(list_of(text())),
+    "feature_names": optional(list_of(text())),
+}
+
 # `config.json`: what was started.
 ABOUT = record(
     {
@@ -96,20 +107,23 @@ RESULT = record(
 # The state that a run is resumed from.
 PROGRESS = record({"epochs": integer(), "batches": integer(), "seconds": _seconds})
 
+# What that state has beside it, so that a run can be used before its end.
+NETWORK = record(
+    {
+        **_NETWORK,
+        "dataset": text(),
+        "metric": text(),
+        "device": text(),
+        "validate_every": integer(1),
+    }
+)
+
 # The metadata of a model, each entry a text of JSON.
-_SIZE = integer(1, 2**31 - 1)
-MODEL: dict[str, Check] = {
-    "config": mapping(anything),
-    "sizes": list_of(_SIZE, shortest=2),
-    "multilabel": boolean,
-    "decision": _decision,
-    "class_names": optional(list_of(text())),
-    "feature_names": optional(list_of(text())),
-}
+MODEL: dict[str, Check] = {"config": mapping(anything), **_NETWORK}
 
 
-# What a file without a checksum, that of an earlier version, may have.
-_EARLIER = {*MODEL, "schema", "fingerprint", "progress"}
+# What a file without a checksum, such as that of an earlier version, may have.
+_EARLIER = {*MODEL, "schema", "fingerprint", "progress", "network"}
 
 
 def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
@@ -152,6 +166,12 @@ def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dic
     for key, check in MODEL.items():
         if key in metadata:
             values[key] = parsed(metadata[key], key, check, path)
+    check_network(values, n_bytes, path)
+    return values
+
+
+def check_network(values: Mapping[str, Any], n_bytes: int, path: Path) -> None:
+    """Check that names and sizes belong together, and that weights of `n_bytes` may have these."""
     sizes = values["sizes"]
     widths = {"class_names": sizes[-1], "feature_names": sizes[0]}
     for key, width in widths.items():
@@ -162,7 +182,6 @@ def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dic
     # A network is built before its weights are read: it must not be larger than these.
     if any(4 * n_in * n_out > n_bytes for n_in, n_out in pairwise(sizes)):
         raise FormatError(f"{path} is damaged: it has no weights of the sizes {sizes[:8]}")
-    return values
 
 
 def parsed(data: str, field: str, check: Check, path: Path) -> Any:
