@@ -168,14 +168,6 @@ def test_sparse_features_with_many_entries_are_treated_as_dense_ones() -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_sparse_features_with_many_entries_are_treated_as_dense_ones() -> None:
-    dense = communities()
-    counts = replace(dense, features=csr_array(dense.features))
-    assert best_preset(counts) == best_preset(dense)
-    scores = [fit(graph, epochs=3, preset="fast").metrics["val_loss"] for graph in (counts, dense)]
-    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
-
-
 def test_few_training_nodes_among_many_are_trained_with_all_edges() -> None:
     assert not best_preset(FEW).inductive
     run = fit(FEW, best_preset(FEW).replace(epochs=2))
