@@ -291,3 +291,13 @@ def test_damaged_encoders_are_refused(tmp_path: Path, damage: dict[str, Any]) ->
     manifest.write_text(json.dumps(said))
     with pytest.raises(FormatError, match="graph.json is damaged|graph.json lacks"):
         open_store(tmp_path / "store")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_words_of_ascii_are_those_of_any_text(kind: pa.DataType) -> None:
+    texts = ["Pay, PAY and_pay!", "  ", "", "a1 b2\t\nC-3", "x" * 50, "'quoted' \x7f 12.5"]
+    plain = word_counts(pa.array(texts, kind).slice(1), 64)
+    # One more text that is not ASCII: all go the other way.
+    mixed = word_counts(pa.array([*texts[1:], "é"], kind), 64)
+    for one, other in zip(plain, mixed, strict=True):
+        assert one.tolist() == other.tolist()[: len(one)]
