@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastgcn.data.store import open_store, save
     from fastgcn.data.structure import structural_features
     from fastgcn.errors import DivergedError, FastGCNError
-    from fastgcn.estimator import FastGCNClassifier
+    from fastgcn.estimator import FastGCNClassifier, FastGCNRegressor
     from fastgcn.features.propagate import propagate
     from fastgcn.graph.adjacency import Adjacency, normalize
     from fastgcn.graph.checks import Split
@@ -88,6 +88,7 @@ _HOME = {
     "evaluate": "fastgcn.infer.predict",
     "Metrics": "fastgcn.metrics",
     "FastGCNClassifier": "fastgcn.estimator",
+    "FastGCNRegressor": "fastgcn.estimator",
     "TensorBoardLogger": "fastgcn.train.callbacks",
     "FastGCNError": "fastgcn.errors",
     "DivergedError": "fastgcn.errors",
@@ -135,6 +136,7 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "evaluate",
     "Metrics",
     "FastGCNClassifier",
+    "FastGCNRegressor",
     "TensorBoardLogger",
     "FastGCNError",
     "DivergedError",

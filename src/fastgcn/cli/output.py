@@ -99,14 +99,15 @@ def size(n_bytes: float) -> str:
 def show_result(run: "Run") -> None:
     """Print the tables at the end: scores, classes, time by purpose; and the run's folder."""
     result = run.metrics
+    names = _NUMBERS if run.model.target is not None else _CLASSES
     rows = [
-        (part, *(f"{result[f'{part}_{name}']:.4f}" for name in ("micro_f1", "macro_f1", "loss")))
-        for part in ("val", "test")
-        if f"{part}_micro_f1" in result
+        (part, *(figure(name, result[f"{part}_{name}"]) for name in names))
+        for part in _PARTS
+        if f"{part}_loss" in result
     ]
     show_table(
         f"{result['dataset']}: epoch {result['best_epoch']} of {result['epochs']} kept",
-        ("", "micro-F1", "macro-F1", "loss"),
+        ("", *names.values()),
         rows,
     )
     _show_more(result)
@@ -126,6 +127,15 @@ def show_result(run: "Run") -> None:
     )
     if run.path is not None:
         say(f"Run: {run.path}   next: fastgcn predict {run.path} --out predictions.csv")
+
+
+_CLASSES = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "loss": "loss"}
+_NUMBERS = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "loss": "loss"}
+
+
+def figure(name: str, value: float) -> str:
+    """A score as text; errors in the user's units have their leading digits."""
+    return f"{value:.5g}" if name in ("mae", "rmse") else f"{value:.4f}"
 
 
 _MORE = {
@@ -190,7 +200,8 @@ def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None
     )
 
 
-_USUAL = ("val_micro_f1", "val_macro_f1", "val_accuracy", "val_loss")
+_F1 = ("val_micro_f1", "F1")
+_USUAL = tuple(f"val_{n}" for n in ("micro_f1", "macro_f1", "accuracy", "loss", *_NUMBERS))
 _LINE_EVERY = 5.0  # seconds between plain lines
 
 
@@ -231,10 +242,11 @@ class EpochView:
         if self._log is not None:
             self._log(record)
         text = f"loss {record['train_loss']:.4f}"
-        if "val_micro_f1" in record:
+        if "val_loss" in record:
             self._validated = record
         if self._validated is not None:
-            text += f"  val F1 {self._validated['val_micro_f1']:.4f}"
+            name, shown = ("val_r2", "R²") if "val_r2" in self._validated else _F1
+            text += f"  val {shown} {self._validated[name]:.4f}"
             others = [n for n in self._validated if n.startswith("val_") and n not in _USUAL]
             text += "".join(f"  {name} {self._validated[name]:.4f}" for name in others)
             if self._validated is not record:

@@ -39,7 +39,8 @@ def predict_new(
     edges: Any = None,
     default_weight: float | None = None,
 ) -> FloatArray:
-    """(k, C) float32: class probabilities of k new nodes, by the full network.
+    """(k, C) float32: class probabilities of k new nodes, by the full network; for a regression,
+    (k,) float64: their numbers.
 
     `nodes` and `edges` are tables of the new nodes and their edges, files or data frames with the
     columns that the graph was imported from; their columns are encoded as the graph's were.
@@ -79,14 +80,14 @@ def predict_new(
         Stacked(feature_rows(model, graph.features), feature_rows(model, rows)),
         np.arange(graph.n_nodes, graph.n_nodes + k),
     )
-    found: FloatArray = model.probabilities(logits).cpu().numpy()
-    return check_rows(
-        found,
+    found = check_rows(
+        model.predictions(logits).cpu().numpy(),
         np.arange(k),
         Described(rows, ids, first=graph.n_nodes),
         Described(graph.features, graph.node_ids),
         graph.feature_names,
     )
+    return found[:, 0] if model.target is not None else found
 
 
 def read_new_nodes(run_or_model: "Run | GCN", graph: Graph, nodes: Any, edges: Any) -> Any:

@@ -39,13 +39,15 @@ def learning_curves(run: Run) -> Section:
     validated = sum("val_loss" in record for record in history)
     content: list[Content] = [_from_first_to_last(run, kept)]
     if len(history) > 1:
-        caption = "Cross entropy of the training batches and of the validation nodes."
+        what = "cross entropy" if run.model.target is None else run.model.loss_name
+        caption = f"{what.capitalize()} of the training batches and of the validation nodes."
         loss = {"training": "train_loss", "validation": "val_loss"}
-        content.append(_curve(history, kept, loss, "Loss", "cross entropy", caption))
+        content.append(_curve(history, kept, loss, "Loss", what, caption))
     if validated > 1:
-        score = {"validation": "val_micro_f1"}
-        caption = "Micro-F1 of the validation nodes."
-        content.append(_curve(history, kept, score, "Validation micro-F1", "micro-F1", caption))
+        name, shown = _score(run)
+        title, caption = f"Validation {shown}", f"{shown[0].upper()}{shown[1:]}"
+        caption += " of the validation nodes."
+        content.append(_curve(history, kept, {"validation": name}, title, shown, caption))
     note = "The training loss is the mean over the batches of an epoch, as sampled, while the "
     note += "weights change"
     if validated:
@@ -54,6 +56,11 @@ def learning_curves(run: Run) -> Section:
         note += f"; validation is by the full network after {when}"
     content += [_milestones(history, kept), f"{note}."]
     return Section("curves", "Learning curves", "Did training converge, and when?", content)
+
+
+def _score(run: Run) -> tuple[str, str]:
+    """The score of a curve, as the history has it and in words."""
+    return ("val_micro_f1", "micro-F1") if run.model.target is None else ("val_r2", "R²")
 
 
 def _from_first_to_last(run: Run, kept: dict[str, Any]) -> str:
@@ -65,10 +72,11 @@ def _from_first_to_last(run: Run, kept: dict[str, Any]) -> str:
         f"{len(run.history)} epochs."
     )
     if "val_loss" in kept:
+        name, shown = _score(run)
         text += (
             f" Epoch {kept['epoch']} was kept, with a validation loss of {kept['val_loss']:.4f} "
-            f"and micro-F1 of {kept['val_micro_f1']:.4f}; at the end they were "
-            f"{last['val_loss']:.4f} and {last['val_micro_f1']:.4f}."
+            f"and {shown} of {kept[name]:.4f}; at the end they were "
+            f"{last['val_loss']:.4f} and {last[name]:.4f}."
         )
     return text
 
@@ -97,7 +105,7 @@ def _curve(
 
 
 def _milestones(history: list[dict[str, Any]], kept: dict[str, Any]) -> Table:
-    recorded = ("train_loss", "val_loss", "val_micro_f1", "val_macro_f1")
+    recorded = ("train_loss", "val_loss", "val_micro_f1", "val_macro_f1", "val_r2", "val_mae")
     keys = [key for key in recorded if key in kept]
     rows = [
         (
@@ -321,11 +329,12 @@ def _python_lines(run: Run, graph: Graph) -> str:
         arguments = [repr(str(options.pop("data")))]
         arguments += [f"{name}={value!r}" for name, value in options.items()]
         load = f"graph = fastgcn.load({', '.join(arguments)})"
+    name = "probabilities" if run.model.target is None else "numbers"
     return (
         "import fastgcn\n\n"
         f"run = fastgcn.Run.load({str(run.path)!r})\n"
         f"{load}\n"
-        "probabilities = fastgcn.predict(run, graph, nodes=[0, 1, 2])\n"
+        f"{name} = fastgcn.predict(run, graph, nodes=[0, 1, 2])\n"
         "rows = fastgcn.embed(run, graph, nodes=[0, 1, 2])"
     )
 
@@ -352,7 +361,9 @@ def origin(run: Run, graph: Graph, here: str) -> Section:
         ("nodes", f"{graph.n_nodes:,}"),
         ("edges", f"{graph.n_edges:,} {'directed' if graph.directed else 'undirected'}"),
         ("features", f"{graph.n_features:,}"),
-        ("labels" if graph.multilabel else "classes", f"{graph.n_classes:,}"),
+        ("learned", "a number a node")
+        if graph.regression
+        else ("labels" if graph.multilabel else "classes", f"{graph.n_classes:,}"),
         *((f"{PART_NAMES[name]} nodes", f"{len(part):,}") for name, part in graph.split.items()),
         ("weights of the network", f"{weights:,}"),
         ("fastgcn", __version__),

@@ -35,7 +35,8 @@ from fastgcn.writing import explained, sync, write_bytes, write_text
 if TYPE_CHECKING:
     import pandas
 
-SCHEMA = 1
+# Runs that predict numbers have the second schema, which earlier versions refuse.
+SCHEMAS = (1, 2)
 
 
 _PARTS = ("val", "test")
@@ -86,6 +87,7 @@ class Run:
             "data": None if self.source is None else dict(self.source),
             "fingerprint": self.fingerprint,
             "imported": self.imported,
+            **({"task": self.model.task} if self.model.task == "regression" else {}),
         }
         target = RunFolder.create(Path(folder), about)
         try:
@@ -157,7 +159,8 @@ class RunFolder:
             raise InputError(
                 f"{path} cannot be a run's folder: a file is in its place; choose another one"
             ) from None
-        folder = cls(path, {"schema": SCHEMA, **about})
+        schema = SCHEMAS[about.get("task") == "regression"]
+        folder = cls(path, {"schema": schema, **about})
         try:
             folder.claim()
             if (path / "config.json").exists():
@@ -177,8 +180,10 @@ class RunFolder:
     def open(cls, path: Path) -> "RunFolder":
         file = path / "config.json"
         about = read_any(file, f"{path} is not a run: it has no config.json")
-        if not isinstance(about, dict) or about.get("schema") != SCHEMA:
-            raise FormatError(f"{path} is not a run of this version's schema ({SCHEMA})")
+        if not isinstance(about, dict) or about.get("schema") not in SCHEMAS:
+            raise FormatError(
+                f"{path} is not a run of this version's schemas ({SCHEMAS[0]} and {SCHEMAS[1]})"
+            )
         validate(about, ABOUT, file, "train again")
         return cls(path, about)
 
@@ -301,10 +306,11 @@ class RunFolder:
         """Write the model, then the result, which marks the run as finished or stopped."""
         model = run.model
         metadata = {
-            "schema": str(SCHEMA),
+            "schema": str(SCHEMAS[model.task == "regression"]),
             "config": json.dumps(run.config.to_dict()),
             "sizes": json.dumps(model.sizes),
             "multilabel": json.dumps(model.multilabel),
+            **({"task": json.dumps(model.task)} if model.task == "regression" else {}),
             "decision": json.dumps(model.decision.to_dict()),
             "class_names": json.dumps(run.class_names),
             "feature_names": json.dumps(run.feature_names),
@@ -344,7 +350,7 @@ class RunFolder:
         about = model_metadata(metadata, path.stat().st_size, path)
         config = _settings(about["config"], path)
         try:
-            model = build_model(config, about["sizes"], multilabel=about["multilabel"])
+            model = build_model(config, about["sizes"], about["task"])
             model.load_state_dict(tensors)
             model.decision = Decision(**about["decision"])
         except (TypeError, ValueError, RuntimeError) as error:

@@ -7,7 +7,7 @@ are small and one changed bit changes predictions. Files of earlier versions hav
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from torch import Tensor
 from fastgcn.data.imported import IMPORTED
 from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.files import open_regular, parse_json
+from fastgcn.graph.labels import TASKS
+from fastgcn.metrics import NUMBER_SCORES
 from fastgcn.schema import (
     Check,
     anything,
@@ -37,6 +39,17 @@ from fastgcn.schema import (
 
 _SUM = "sha256"
 _ZEROS = "0" * 64
+
+
+def one_of(choices: Sequence[str]) -> Check:
+    """One of some words."""
+
+    def check(value: Any, field: str) -> None:
+        if value not in choices:
+            raise refuse(field, f"one of {', '.join(choices)}", value)
+
+    return check
+
 
 _seconds: Check = mapping(number)
 _numbers = list_of(number)
@@ -57,11 +70,11 @@ ABOUT = record(
         "data": optional(record({"data": text()})),
         "fingerprint": digest,
     },
-    {"sampler": optional(text()), "imported": optional(IMPORTED)},
+    {"sampler": optional(text()), "imported": optional(IMPORTED), "task": one_of(TASKS)},
 )
 
 # A line of `metrics.jsonl`.
-_SCORES = ("val_loss", "val_micro_f1", "val_macro_f1")
+_SCORES = ("val_loss", "val_micro_f1", "val_macro_f1", "val_r2", "val_mae", "val_rmse")
 EPOCH = record(
     {"epoch": integer(1), "train_loss": number, "empty_rows": number},
     dict.fromkeys((*_SCORES, "val_accuracy", "seconds", "seconds_per_batch"), number),
@@ -80,7 +93,7 @@ RESULT = record(
         "device": text(),
     },
     {
-        **dict.fromkeys((*_SCORES, "test_loss", "test_micro_f1", "test_macro_f1"), number),
+        **dict.fromkeys((*_SCORES, *(s.replace("val_", "test_") for s in _SCORES)), number),
         **dict.fromkeys(("val_accuracy", "test_accuracy"), number),
         "validate_every": integer(1),
         "sampler": text(),
@@ -89,6 +102,8 @@ RESULT = record(
         "metric": text(),
         "notes": list_of(text()),
         "decision": _decision,
+        "task": one_of(TASKS),
+        "target": record(dict.fromkeys(("mean", "scale"), number)),
         "files": mapping(digest),
     },
 )
@@ -102,6 +117,7 @@ MODEL: dict[str, Check] = {
     "config": mapping(anything),
     "sizes": list_of(_SIZE, shortest=2),
     "multilabel": boolean,
+    "task": one_of(TASKS),
     "decision": _decision,
     "class_names": optional(list_of(text())),
     "feature_names": optional(list_of(text())),
@@ -120,7 +136,7 @@ def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
         said = f"best_epoch is {result['best_epoch']} of {result['epochs']} epochs"
     elif any(len(each) != classes for each in result.get("test_classes", {}).values()):
         said = f"test_classes must have numbers for each of the {classes} classes"
-    elif any(f"{part}_micro_f1" in result and not _has_scores(result, part) for part in _PARTS):
+    elif any(f"{part}_loss" in result and not _has_scores(result, part) for part in _PARTS):
         said = "it does not have all scores of a part of the split"
     else:
         return
@@ -131,7 +147,10 @@ _PARTS = ("val", "test")
 
 
 def _has_scores(values: Mapping[str, Any], part: str) -> bool:
-    return all(f"{part}_{score}" in values for score in ("loss", "micro_f1", "macro_f1"))
+    return any(
+        all(f"{part}_{score}" in values for score in scores)
+        for scores in (("loss", "micro_f1", "macro_f1"), NUMBER_SCORES)
+    )
 
 
 def check_epoch(value: Any, number_of_epoch: int, path: Path) -> None:
@@ -152,6 +171,9 @@ def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dic
     for key, check in MODEL.items():
         if key in metadata:
             values[key] = parsed(metadata[key], key, check, path)
+    values.setdefault("task", "multilabel" if values["multilabel"] else "classification")
+    if values["task"] == "regression" and (values["sizes"][-1] != 1 or values["multilabel"]):
+        raise FormatError(f"{path} is damaged: a regression has one output")
     sizes = values["sizes"]
     widths = {"class_names": sizes[-1], "feature_names": sizes[0]}
     for key, width in widths.items():
