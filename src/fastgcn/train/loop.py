@@ -413,6 +413,7 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
     backend, config, model = training.backend, training.config, training.backend.model
     names, notes = graph.class_names, list(training.notes())
     found: dict[str, Any] = {}
+    worse: list[str] = []
     start = time.perf_counter()
     outputs = backend.outputs("val") if "val_loss" in training.history[training.best_at] else None
     if outputs is not None:
@@ -425,7 +426,8 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
         validated = score(model, torch.from_numpy(logits), labels, also)
         found |= {f"val_{name}": value for name, value in validated.scores().items()}
         if model.target is not None:
-            notes += warnings(training.metric, "validation", validated, training.counts, names)
+            worse = warnings(training.metric, "validation", validated, training.counts, names)
+            notes += worse
     scores = backend.evaluate("test", last=True, also=_also(training, graph.split.test.size))
     training.seconds["evaluation"] += time.perf_counter() - start
     if scores is not None and not math.isfinite(scores.loss):
@@ -438,7 +440,7 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
                 name: list(getattr(scores, name))
                 for name in ("precision", "recall", "f1", "support")
             }
-        if model.target is None or outputs is None:
+        if not worse:
             notes += warnings(training.metric, "test", scores, training.counts, names)
     if model.target is not None:
         target = {"mean": model.target.mean, "scale": model.target.scale}
