@@ -20,7 +20,7 @@ def numbers(*, n: int = 400, degree: int = 6, seed: int = 0, **fields: Any) -> G
     mean = neighbour_means(ends, x)
     y = 1000 + 50 * (x[:, 0] + 3 * mean[:, 1] - 3 * mean[:, 2]) + 5 * rng.normal(size=n)
     y[::10] = np.nan
-    given = {"labels": y, "name": "numbers"} | fields
+    given: dict[str, Any] = {"labels": y, "name": "numbers"} | fields
     return random_split(Graph.from_edges(*ends, features=x, **given))
 
 

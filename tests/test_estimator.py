@@ -13,7 +13,18 @@ from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from fastgcn import Graph, best_preset, embed, evaluate, fit, load, paper_cora, predict
+from fastgcn import (
+    Graph,
+    best_preset,
+    embed,
+    embed_new,
+    evaluate,
+    fit,
+    load,
+    paper_cora,
+    predict,
+    predict_new,
+)
 from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
 from fastgcn.estimator import FastGCNClassifier
@@ -103,6 +114,23 @@ def test_it_is_a_thin_skin() -> None:
     np.testing.assert_array_equal(classifier.predict([5, 2, 5]), names)
     assert classifier.score(graph) == evaluate(run, graph, "test").accuracy
     assert classifier.score([1, 2, 3]) == evaluate(run, graph, [1, 2, 3]).accuracy
+
+
+def test_nodes_that_the_graph_does_not_have() -> None:
+    graph = communities(class_names=["z", "y", "x"])  # the classifier's order is another
+    classifier = quick_classifier().fit(graph)
+    assert classifier.classes_.tolist() == ["x", "y", "z"]
+    new: dict[str, Any] = {"features": np.eye(2, 6), "source": [60, 60, 61], "target": [0, 5, 7]}
+    expected = predict_new(classifier.run_, graph, **new)
+    np.testing.assert_array_equal(classifier.predict_proba_new(**new), expected[:, ::-1])
+    names = np.array(graph.class_names)[expected.argmax(axis=1)]
+    np.testing.assert_array_equal(classifier.predict_new(**new), names)
+    rows = classifier.transform_new(**new)
+    np.testing.assert_array_equal(rows, embed_new(classifier.run_, graph, **new))
+    assert rows.shape == (2, 8)
+    for method in ("predict_new", "predict_proba_new", "transform_new"):
+        with pytest.raises(NotFittedError):
+            getattr(FastGCNClassifier(), method)(**new)
 
 
 def test_nodes_of_a_graph_train_and_the_rest_of_validation_chooses() -> None:

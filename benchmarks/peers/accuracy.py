@@ -20,7 +20,16 @@ import torch
 
 from benchmarks.cases import graph
 from benchmarks.peers.networks import KINDS, grid
-from benchmarks.peers.search import EPOCHS, PATIENCE, Task, Trainer, make_trainers, select, train
+from benchmarks.peers.search import (
+    EPOCHS,
+    PATIENCE,
+    Task,
+    Trainer,
+    Tried,
+    make_trainers,
+    select,
+    train,
+)
 from benchmarks.results import CPU_CODE, Measurement, Record, Results
 from fastgcn.arrays import IntArray
 from fastgcn.data.splits import stratified_split
@@ -34,6 +43,9 @@ LARGE = ("blogcatalog", "coauthor_cs", "wordnet")
 DATA = ("cora", "cora_ml", "citeseer", "acm", "pubmed", "amazon_photo", *LARGE)
 OFFICIAL = ("cora", "citeseer", "pubmed")  # which have the splits `public` and `full`
 SPLITS, SEEDS = 5, 5
+
+# Settings of a large one that a GPU has memory for at a time.
+_AT_A_TIME = 4
 
 # The share of the time that the first seed of the large ones leaves to further seeds of the others.
 _RESERVE = 0.15
@@ -136,27 +148,8 @@ def test_score(on: Graph, classes: IntArray) -> float:
     return float(np.mean(classes[nodes] == on.labels[nodes]))
 
 
-def search_peer(trainers: Sequence[Trainer], form: str, cell: Cell) -> Record:
-    """Train all settings, select one by validation, and only then score its predictions."""
-    on, start = cell.load(), time.perf_counter()
-    use_split(trainers[0].task, on)
-    tried = train(trainers, cell.seed)
-    seconds = time.perf_counter() - start
-    at = select(tried)
-    return {
-        "val_micro_f1": tried[at].val_micro_f1,
-        "chosen": tried[at].setting.to_dict(),
-        "tried": [
-            (round(t.val_micro_f1, 5), round(t.val_loss, 4), t.best_epoch, t.epochs) for t in tried
-        ],
-        "form": form,
-        "seconds": round(seconds, 3),
-        "test_micro_f1": test_score(on, trainers[at].predictions()),
-    }
-
-
 class Peers:
-    """PyG's side on one device; trainers of a graph serve all its splits and seeds."""
+    """PyG's side on one device; trainers of a small graph serve all its splits and seeds."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -164,18 +157,47 @@ class Peers:
         self._trainers: dict[tuple[str, str], tuple[list[Trainer], str]] = {}
 
     def search(self, kind: str, cell: Cell) -> Record:
+        """Train all settings, select one by validation, and only then score its predictions."""
+        on, settings = cell.load(), grid(kind)
         if cell.data not in self._tasks:
-            self._tasks[cell.data] = task_of(cell.load(), self.device)
-        if (cell.data, kind) not in self._trainers:
-            self._trainers[cell.data, kind] = make_trainers(self._tasks[cell.data], grid(kind))
-        trainers, form = self._trainers[cell.data, kind]
-        return search_peer(trainers, form, cell)
+            self._tasks[cell.data] = task_of(on, self.device)
+        task, start = self._tasks[cell.data], time.perf_counter()
+        use_split(task, on)
+        if cell.data in LARGE:
+            parts = [settings[i : i + _AT_A_TIME] for i in range(0, len(settings), _AT_A_TIME)]
+            searched = [trained(*make_trainers(task, part), cell.seed) for part in parts]
+        else:
+            if (cell.data, kind) not in self._trainers:
+                self._trainers[cell.data, kind] = make_trainers(task, settings)
+            searched = [trained(*self._trainers[cell.data, kind], cell.seed)]
+        seconds = time.perf_counter() - start
+        tried = [each for part in searched for each in part.tried]
+        predictions = [each for part in searched for each in part.predictions]
+        at = select(tried)
+        return {
+            "val_micro_f1": tried[at].val_micro_f1,
+            "chosen": tried[at].setting.to_dict(),
+            "tried": [
+                (round(t.val_micro_f1, 5), round(t.val_loss, 4), t.best_epoch, t.epochs)
+                for t in tried
+            ],
+            "form": searched[0].form,
+            "seconds": round(seconds, 3),
+            "test_micro_f1": test_score(on, predictions[at]),
+        }
 
-    def forget_large(self, data: str, kind: str) -> None:
-        """Free the memory of a large graph's trainers."""
-        if data in LARGE:
-            self._trainers.pop((data, kind), ([], ""))
-            torch.cuda.empty_cache()  # nothing where there is no GPU
+
+class Trained(NamedTuple):
+    """Trained settings, the classes that each predicts for all nodes, and their form."""
+
+    tried: list[Tried]
+    predictions: list[IntArray]
+    form: str
+
+
+def trained(trainers: Sequence[Trainer], form: str, seed: int) -> Trained:
+    tried = train(trainers, seed)
+    return Trained(tried, [trainer.predictions() for trainer in trainers], form)
 
 
 def measure_peers(path: Path, plan: Plan, device: str, until: float) -> int:
@@ -193,7 +215,7 @@ def measure_peers(path: Path, plan: Plan, device: str, until: float) -> int:
                 if time.time() < end and results.lacks(found):
                     results.measure(found)
                     done += 1
-            peers.forget_large(data, kind)
+            torch.cuda.empty_cache()  # nothing where there is no GPU
             note(f"PyG's {kind} on {data}, seeds {[*seeds]}: {until - time.time():.0f} s are left")
     return done
 

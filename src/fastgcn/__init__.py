@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fastgcn.graph.checks import Split
     from fastgcn.graph.csr import Cleaning
     from fastgcn.graph.graph import Graph, subgraph
-    from fastgcn.infer.new_nodes import predict_new
+    from fastgcn.infer.explain import Explanation, explain
+    from fastgcn.infer.new_nodes import embed_new, predict_new
     from fastgcn.infer.predict import embed, evaluate, predict
     from fastgcn.metrics import Metrics
     from fastgcn.model import GCN
@@ -85,6 +86,9 @@ _HOME = {
     "predict": "fastgcn.infer.predict",
     "predict_new": "fastgcn.infer.new_nodes",
     "embed": "fastgcn.infer.predict",
+    "embed_new": "fastgcn.infer.new_nodes",
+    "explain": "fastgcn.infer.explain",
+    "Explanation": "fastgcn.infer.explain",
     "evaluate": "fastgcn.infer.predict",
     "Metrics": "fastgcn.metrics",
     "FastGCNClassifier": "fastgcn.estimator",
@@ -133,6 +137,9 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "predict",
     "predict_new",
     "embed",
+    "embed_new",
+    "explain",
+    "Explanation",
     "evaluate",
     "Metrics",
     "FastGCNClassifier",

@@ -15,6 +15,7 @@ from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import Labels, checked_labels, targets, task_of
+from fastgcn.infer.new_nodes import embed_new, predict_new
 from fastgcn.infer.predict import embed, evaluate, predict
 from fastgcn.metrics import Metrics
 from fastgcn.train.loop import fit
@@ -57,6 +58,11 @@ class _NodeEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """(k, d) float32: the rows of the last hidden layer."""
         graph, nodes = self._asked(X)
         return embed(self.run_, graph, nodes)
+
+    def transform_new(self, **new: Any) -> FloatArray:
+        """`transform` for new nodes, which are given as for `predict_new`."""
+        check_is_fitted(self, "run_")
+        return embed_new(self.run_, self.graph_, **new)
 
     def _scores(self, X: Any, y: Any) -> Metrics:
         """On the test part of a graph X, or on nodes X against `y` or the graph's labels."""
@@ -152,7 +158,10 @@ class FastGCNClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
         Of two classes, it is by the threshold that validation has chosen (`run_.model.decision`).
         """
         graph, nodes = self._asked(X)
-        probabilities = predict(self.run_, graph, nodes)
+        return self._classes(predict(self.run_, graph, nodes))
+
+    def _classes(self, probabilities: FloatArray) -> AnyArray:
+        """The classes of (k, C) probabilities, whose columns are in the model's order."""
         if self.run_.model.multilabel:
             return probabilities > 0.5
         place = np.argsort(self._columns)  # of each of the model's classes, in `classes_`
@@ -163,6 +172,20 @@ class FastGCNClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
         """(k, C) float32: the probability of each of `classes_`."""
         graph, nodes = self._asked(X)
         return predict(self.run_, graph, nodes)[:, self._columns]
+
+    def predict_new(self, **new: Any) -> AnyArray:
+        """`predict` for nodes that the fitted graph does not have.
+
+        They are given as for `fastgcn.predict_new`: by arrays (features, source, target, ...), or
+        as two tables (nodes, edges).
+        """
+        check_is_fitted(self, "run_")
+        return self._classes(predict_new(self.run_, self.graph_, **new))
+
+    def predict_proba_new(self, **new: Any) -> FloatArray:
+        """`predict_proba` for new nodes, which are given as for `predict_new`."""
+        check_is_fitted(self, "run_")
+        return predict_new(self.run_, self.graph_, **new)[:, self._columns]
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of nodes whose class (or whose whole label set) is predicted correctly.
@@ -233,6 +256,12 @@ class FastGCNRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
         """(k,) float64: the number of each node."""
         graph, nodes = self._asked(X)
         return predict(self.run_, graph, nodes)
+
+    def predict_new(self, **new: Any) -> FloatArray:
+        """`predict` for nodes that the fitted graph does not have, given as for
+        `fastgcn.predict_new`."""
+        check_is_fitted(self, "run_")
+        return predict_new(self.run_, self.graph_, **new)
 
     def score(self, X: Any, y: Any = None) -> float:
         """R², the share of the variance of the targets that is explained.

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -125,13 +125,22 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
     at once, and sampling runs beside the training step.
     """
     ranges = [(int(a), int(b)) for a, b in pairwise(bounds) if a < b]
-    threads = pool_threads()
-    if threads == 1 or len(ranges) == 1:
-        for start, stop in ranges:
+    others = min(pool_threads(), len(ranges)) - 1
+    left = iter(ranges)  # each thread takes the next one
+
+    def take() -> None:
+        for start, stop in left:
             work(start, stop)
-        return
-    for _ in _pool(threads, os.getpid()).map(lambda part: work(*part), ranges):
-        pass
+
+    helping = [_pool(pool_threads(), os.getpid()).submit(take) for _ in range(others)]
+    try:
+        take()
+    finally:
+        # Who has not begun by now is not needed any more.
+        running = [each for each in helping if not each.cancel()]
+        wait(running)
+    for each in running:
+        each.result()
 
 
 def cuts(length: int, size: int) -> list[int]:

@@ -18,7 +18,6 @@ from benchmarks.peers.accuracy import (
     Plan,
     key,
     measure_peers,
-    search_peer,
     task_of,
     use_split,
 )
@@ -154,12 +153,13 @@ def test_no_search_depends_on_test_labels(
     known = ((task.train >= 0) | (task.val >= 0)).numpy()
     assert set(np.flatnonzero(known)) == {*quick.split.train, *quick.split.val}
     cell = Cell("any", "random", 0, 0)
-    found = search_peer([Trainer(task, each) for each in SMALL], "", cell)
+    monkeypatch.setattr(accuracy, "grid", lambda _: SMALL)
+    found = Peers("cpu").search("GCN", cell)
     labels = quick.labels.copy()
     labels[quick.split.test] = (labels[quick.split.test] + 1) % quick.n_classes
     garbled = Graph(quick.indptr, quick.indices, None, quick.features, labels, quick.split)
     monkeypatch.setattr(Cell, "load", lambda _: garbled)
-    other = search_peer([Trainer(task, each) for each in SMALL], "", cell)
+    other = Peers("cpu").search("GCN", cell)
     for name in ("val_micro_f1", "chosen", "tried"):
         assert found[name] == other[name]
     assert found["test_micro_f1"] != other["test_micro_f1"]
@@ -299,9 +299,16 @@ def test_the_grid_is_that_of_the_comparison() -> None:
     assert len(settings) == len({*settings}) == 36
 
 
-def test_peers_keep_their_trainers(quick: Graph) -> None:  # noqa: ARG001
+def test_large_graphs_are_searched_in_parts(
+    quick: Graph,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     peers = Peers("cpu")
     cell = Cell("any", "random", 0, 0)
-    assert peers.search("MLP", cell)["tried"] == peers.search("MLP", cell)["tried"]
-    peers.forget_large("any", "MLP")  # it is not large
+    whole, again = peers.search("MLP", cell), peers.search("MLP", cell)
     assert len(peers._trainers) == 1
+    monkeypatch.setattr(accuracy, "LARGE", ("any",))
+    in_parts = Peers("cpu").search("MLP", cell)
+    for found in (whole, again, in_parts):
+        found.pop("seconds")
+    assert whole == again == in_parts

@@ -318,6 +318,21 @@ def test_new_nodes_from_tables(tmp_path: Path, capfd: Capture) -> None:
     np.testing.assert_allclose(table["p_a"].to_numpy(), expected[:, 0], rtol=1e-5)
     assert table["prediction"].to_pylist()[0] == "b"
 
+    outcome = run_cli(capfd, "embed", run, *new, "--layer", 1, "--out", tmp_path / "h.csv")
+    assert outcome.code == 0, outcome.err
+    rows = pyarrow.csv.read_csv(tmp_path / "h.csv")
+    assert rows["id"].to_pylist() == ["q1", "q2"]
+    hidden = fastgcn.embed_new(
+        fastgcn.Run.load(run), graph, layer=1, nodes=tmp_path / "new.csv",
+        edges=tmp_path / "links.csv",
+    )  # fmt: skip
+    np.testing.assert_allclose(rows["h_3"].to_numpy(), hidden[:, 3], rtol=1e-5, atol=1e-7)
+    run_cli(capfd, "embed", run, *new, "--layer", 1, "--out", tmp_path / "h.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "h.npy"), hidden)
+    outcome = run_cli(capfd, "embed", run, *new, "--nodes", "test", "--out", tmp_path / "n.csv")
+    assert (outcome.code, (tmp_path / "n.csv").exists()) == (1, False)
+    assert "leave --nodes out" in outcome.err
+
     known = (tmp_path / "new.csv").read_text().replace("q2", "p2")
     (tmp_path / "new.csv").write_text(known)
     outcome = run_cli(capfd, "predict", run, *new, "--out", tmp_path / "again.csv")

@@ -260,3 +260,19 @@ def test_columns_of_a_store_that_are_no_imports(tmp_path: Path, columns: object)
     """What a user keeps with a store under this name is not taken for the columns of tables."""
     save(toy(), tmp_path / "store", columns=columns)
     assert load(tmp_path / "store").imported is None
+
+
+def test_labelled_data_without_a_split_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("fastgcn.data.load.note", said.append)
+    digits = load("digits")
+    save(digits.with_split(split_of()), tmp_path / "store")
+    found = load(tmp_path / "store")
+    assert_same(found, fastgcn.random_split(digits))
+    assert found.source is not None
+    assert found.source["split"] == "random"
+    assert "has no split: 60, 20 and 20 %" in said[0]
+    load("digits", split="random")
+    assert len(said) == 1

@@ -131,7 +131,7 @@ def test_stores_keep_numbers_and_earlier_versions_refuse_them(tmp_path: Path) ->
     save(graph, tmp_path / "store")
     again = open_store(tmp_path / "store", verify=True)
     assert again.task == "regression"
-    np.testing.assert_array_equal(again.labels, graph.labels)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(again.labels, graph.labels)
     assert fingerprint(again) == fingerprint(graph)
     assert read_any(tmp_path / "store" / "graph.json", "")["schema"] == SCHEMAS[1] == 2
     labels = np.load(tmp_path / "store" / "labels.npy")
@@ -150,10 +150,11 @@ def test_other_libraries_and_back() -> None:
     graph = numbers(n=40, labels=np.arange(40.0), task="regression")  # whole numbers, as few
     for back in (Graph.from_pyg(graph.to_pyg()), Graph.from_networkx(graph.to_networkx())):
         assert back.task == "regression"
-        np.testing.assert_array_equal(back.labels, graph.labels)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(back.labels, graph.labels)
     data = numbers(n=40).to_pyg()
     del data.task
     data.y = data.y[:, None].float()
     found = Graph.from_pyg(data)
     assert found.regression
-    np.testing.assert_allclose(found.labels, numbers(n=40).labels, rtol=1e-6)  # type: ignore[arg-type]
+    wanted = np.asarray(numbers(n=40).labels)
+    np.testing.assert_allclose(np.asarray(found.labels), wanted, rtol=1e-6)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import block_diag, csr_array
 
-from fastgcn import GCN, Graph, fit, predict, predict_new
+from fastgcn import GCN, Graph, embed, embed_new, fit, predict, predict_new
 from fastgcn.data.tables.new_rows import read_new_nodes
 from fastgcn.errors import InputError
 from tests.communities import communities, quick
@@ -52,8 +52,15 @@ def test_equal_to_the_enlarged_graph(join: Any, layers: int, normalization: str)
         features=np.concatenate([graph.features, features]),
         directed=bool(graph.directed),
     )
-    expected = predict(model, everything, np.arange(n, n + k))
-    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
+    new = np.arange(n, n + k)
+    np.testing.assert_allclose(got, predict(model, everything, new), rtol=2e-5, atol=1e-6)
+    for layer in (-1, 0, layers):
+        rows = embed_new(
+            model, graph, layer=layer, features=features, source=source, target=target,
+            weights=weights,
+        )  # fmt: skip
+        expected = embed(model, everything, new, layer=layer)
+        np.testing.assert_allclose(rows, expected, rtol=2e-5, atol=1e-6)
 
 
 def test_reads_the_neighbourhood_alone() -> None:

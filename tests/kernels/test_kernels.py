@@ -17,10 +17,12 @@ from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.products import (
     Transpose,
     add_part_product,
+    nonzero_entries,
     product_reference,
     sorted_times_dense,
     sparse_times_dense,
     sparse_times_sparse,
+    turn,
 )
 from fastgcn.kernels.rows import (
     cut_rows,
@@ -89,6 +91,23 @@ def test_products(
     assert_allclose(mixed, product_reference(matrix, right), rtol=1e-4, atol=1e-5)
     assert_allclose(back, product_reference(matrix.T, left), rtol=1e-4, atol=1e-5)
     assert_allclose(both, product_reference(matrix, sparse), rtol=1e-4, atol=1e-5)
+
+
+@given(seeds, st.integers(1, 20), st.integers(1, 20))
+@settings(max_examples=30)
+def test_zeros_are_left_out_of_products(seed: int, rows: int, columns: int) -> None:
+    """The matrix and its transpose stay the same, without the entries that are zero."""
+    rng = np.random.default_rng(seed)
+    indptr, indices, values = parts(random_matrix(rows, columns, rng))
+    values = values * (rng.random(len(values)) < 0.5)
+    whole = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()
+    kept = nonzero_entries(indptr, indices, values, np.empty(0, np.int64))
+    offsets, places, order = turn(indptr, indices, columns)
+    turned = nonzero_entries(offsets, places, values, order)
+    for (starts, places, found), expected in ((kept, whole), (turned, whole.T)):
+        assert len(found) == np.count_nonzero(whole)
+        shape = expected.shape
+        assert_array_equal(csr_array((found, places, starts), shape=shape).toarray(), expected)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -303,9 +303,10 @@ def test_runs_that_cannot_be_reported_on(tmp_path: Path, capfd: Capture) -> None
     assert f"there is no file or folder {store}" in gone.err
     assert run_cli(capfd, "report", tmp_path / "stored", tmp_path / "moved").code == 0
     (tmp_path / "stored" / "result.json").unlink()
+    (tmp_path / "stored" / "state.safetensors").unlink()
     unfinished = run_cli(capfd, "report", tmp_path / "stored", tmp_path / "moved")
     assert unfinished.code == 1
-    assert "is not finished; continue it with: fastgcn train --resume" in unfinished.err
+    assert "has no epoch to use yet; continue it with: fastgcn train --resume" in unfinished.err
 
 
 def test_a_run_in_memory_says_how_to_keep_it() -> None:

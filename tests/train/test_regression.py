@@ -42,7 +42,8 @@ def test_it_beats_ridge_on_own_features_by_a_wide_margin() -> None:
     graph = numbers(n=1500)
     x, y, split = np.asarray(graph.features), targets_of(graph), graph.split
     ridge = Ridge().fit(x[split.train], y[split.train]).score(x[split.test], y[split.test])
-    for settings in ({}, {"samples": 300, "preset": "fast"}):
+    ways: list[dict[str, Any]] = [{}, {"samples": 300, "preset": "fast"}]
+    for settings in ways:
         run = fit(graph, threads=1, **settings)
         assert run.metrics["test_r2"] > ridge + 0.35
         assert run.metrics["test_r2"] > 0.9

@@ -101,11 +101,13 @@ def test_what_is_in_the_folder(kept: Run) -> None:
     assert result == kept.metrics
 
 
-def test_an_unfinished_run_does_not_load(unfinished: Path) -> None:
+def test_an_unfinished_run_without_a_state_does_not_load(unfinished: Path) -> None:
+    (unfinished / "state.safetensors").unlink()
     with pytest.raises(InputError) as refused:
         Run.load(unfinished)
     assert str(refused.value) == (
-        f"{unfinished} is not finished; continue it with: fastgcn train --resume {unfinished}"
+        f"{unfinished} is not finished and has no epoch to use yet; continue it with: "
+        f"fastgcn train --resume {unfinished}"
     )
 
 

@@ -236,8 +236,8 @@ def label_tensor(labels: AnyArray, target: Target | None = None) -> Tensor:
     return torch.from_numpy(labels.astype(np.int64 if labels.ndim == 1 else np.float32))
 
 
-def check_trainable(graph: Graph, config: TrainConfig) -> None:
-    """Raise an `InputError` if this graph cannot be trained on with these settings."""
+def check_trainable(graph: Graph, config: TrainConfig | None = None) -> None:
+    """Raise an `InputError` if this graph cannot be trained on, or not with these settings."""
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels, and training needs them")
     if not graph.split.train.size:
@@ -250,6 +250,8 @@ def check_trainable(graph: Graph, config: TrainConfig) -> None:
             f"the nodes of {graph.name} have no features, and training needs them; "
             "fastgcn.structural_features(graph) makes some of the edges"
         )
+    if config is None:
+        return
     check_settings_of_task(graph, config)
     n = len(graph.split.train) if config.inductive else graph.n_nodes
     for t in config.layer_samples:

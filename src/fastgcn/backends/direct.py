@@ -247,8 +247,10 @@ def _convolve(here: _Layer) -> Tensor:
         both = _stacked(layer)
         return h @ both if isinstance(h, SparseMatrix) else product(h, both)
     if isinstance(h, SparseMatrix):
-        out = block.mix(h @ weight)
-        return out if own is None else out.add_(h.between(0, block.dst.numel()) @ own)
+        if own is None:
+            return block.mix(h @ weight)
+        d, both = weight.shape[1], h @ torch.cat([weight, own], dim=1)
+        return block.mix(both[:, :d].contiguous()).add_(both[: block.dst.numel(), d:])
     if layer.mix_first(block):
         here.mixed = block.mix(h)
         out = product(here.mixed, weight)
@@ -267,9 +269,18 @@ def _unconvolve(here: _Layer, gradient: Tensor, gradients: _Gradients) -> Tensor
         if own is not None:
             gradients.add(own, both[len(layer.weight) :])
         return None
-    rows = h.between(0, block.dst.numel()) if isinstance(h, SparseMatrix) else block.own_rows(h)
+    if isinstance(h, SparseMatrix):
+        mixed = block.unmix(gradient)
+        if own is not None:  # its rows are the block's first ones
+            mixed = torch.cat([mixed, torch.zeros_like(mixed)], dim=1)
+            mixed[: len(gradient), gradient.shape[1] :] = gradient
+        both = _turned_times(h, mixed)
+        gradients.add(original.weight, both[:, : gradient.shape[1]])
+        if own is not None:
+            gradients.add(own, both[:, gradient.shape[1] :])
+        return None
     if own is not None:
-        gradients.add(own, _turned_times(rows, gradient))
+        gradients.add(own, _turned_times(block.own_rows(h), gradient))
     if here.mixed is not None:
         gradients.add(original.weight, _turned_times(here.mixed, gradient))
         below = None if here.number == 0 else block.unmix(product(gradient, layer.weight.T))

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,6 +52,13 @@ OutFile = Annotated[
         "--out", show_default=False, help="File to write; its ending is its format; - is stdout."
     ),
 ]
+NewNodes = Annotated[str | None, typer.Option(help="Table of nodes that the graph does not have.")]
+NewEdges = Annotated[
+    str | None, typer.Option(help="Table of the new nodes' edges, to old nodes or new.")
+]
+DefaultWeight = Annotated[
+    float | None, typer.Option(help="The weight of new edges that have none.")
+]
 Raw = Annotated[
     bool,
     typer.Option(
@@ -97,9 +105,19 @@ def _opened(
         yield run, graph if shard is None else shard, speaks(group)
 
 
-def _alone(memory: str, device: str, threads: int | None) -> dict[str, bool]:
+def _alone(
+    memory: str,
+    device: str,
+    threads: int | None,
+    *,
+    samples: str | None = None,
+    new: tuple[str | None, str | None] = (None, None),
+) -> dict[str, bool]:
     """Options of a single process: several share the machine's memory and cores."""
     return {
+        "--samples": samples is not None,
+        "--new-nodes": new[0] is not None,
+        "--new-edges": new[1] is not None,
         "--memory": memory != "auto",
         "--device": device not in ("auto", "cpu"),
         "--threads": threads is not None,
@@ -238,15 +256,9 @@ def predict(
     samples: Annotated[
         str | None, typer.Option(help="Sample this many vertices a layer instead of using all.")
     ] = None,
-    new_nodes: Annotated[
-        str | None, typer.Option(help="Table of nodes that the graph does not have.")
-    ] = None,
-    new_edges: Annotated[
-        str | None, typer.Option(help="Table of the new nodes' edges, to old nodes or new.")
-    ] = None,
-    default_weight: Annotated[
-        float | None, typer.Option(help="The weight of new edges that have none.")
-    ] = None,
+    new_nodes: NewNodes = None,
+    new_edges: NewEdges = None,
+    default_weight: DefaultWeight = None,
     split: SplitName = None,
     split_seed: Seed = None,
     top: Annotated[
@@ -261,16 +273,14 @@ def predict(
 ) -> None:
     """Predict classes with their probabilities, or numbers, for nodes of a graph or new ones."""
     from fastgcn.infer.new_nodes import predict_new
-    from fastgcn.infer.predict import count_nodes, graph_of, predict_parts, with_own_ids
+    from fastgcn.infer.predict import count_nodes, predict_parts, with_own_ids
     from fastgcn.infer.tables import check_top, prediction_columns
     from fastgcn.settings import whole_numbers
 
     endings = (".parquet", ".csv")
-    options = {"--samples": samples, "--new-nodes": new_nodes, "--new-edges": new_edges}
-    given = {name: value is not None for name, value in options.items()}
     opened = _opened(
-        run_path, data, split, split_seed, device,
-        alone=given | _alone(memory, device, threads), out=(out, endings, json),
+        run_path, data, split, split_seed, device, out=(out, endings, json),
+        alone=_alone(memory, device, threads, samples=samples, new=(new_nodes, new_edges)),
     )  # fmt: skip
     parts: Rows
     with opened as (run, graph, writes), held_to(threads):  # parts are computed as they are written
@@ -282,29 +292,30 @@ def predict(
             parts = with_own_ids(graph, found)
         else:
             if nodes is not None or samples is not None:
-                raise InputError(
-                    "--new-nodes predicts the new nodes; leave --nodes and --samples out"
-                )
-            new = _new_nodes(run, graph, new_nodes, new_edges)
-            count = len(new["node_ids"])
-            found_rows = predict_new(run, graph_of(graph), **new, default_weight=default_weight)
-            parts = iter([(new["node_ids"], found_rows)])
+                raise InputError("the nodes are those of --new-nodes; leave --nodes, --samples out")
+            find = partial(predict_new, default_weight=default_weight)
+            count, parts = _of_new_nodes(run, graph, (new_nodes, new_edges), find)
         check_top(top, run.model)
         columns = (prediction_columns(ids, rows, run, top) for ids, rows in parts)
         _finish(columns, run_path, out, count, raw=raw, json=json, writes=writes)
 
 
-def _new_nodes(
-    run: "Run", graph: "Graph | Shard", new_nodes: str | None, new_edges: str | None
-) -> dict[str, Any]:
-    """The arguments of `predict_new`, from the tables of new nodes."""
+def _of_new_nodes(
+    run: "Run",
+    graph: "Graph | Shard",
+    tables: tuple[str | None, str | None],
+    find: "Callable[..., FloatArray]",
+) -> tuple[int, Rows]:
+    """How many new nodes two tables have, and their ids and rows by `find`."""
     from fastgcn.infer.new_nodes import read_new_nodes
     from fastgcn.infer.predict import graph_of
 
-    if new_nodes is None or new_edges is None:
+    nodes, edges = tables
+    if nodes is None or edges is None:
         raise InputError("--new-nodes and --new-edges go together")
-    found: dict[str, Any] = read_new_nodes(run, graph_of(graph), new_nodes, new_edges)
-    return found
+    new = read_new_nodes(run, graph_of(graph), nodes, edges)
+    ids = new["node_ids"]
+    return len(ids), iter([(ids, find(run, graph_of(graph), **new))])
 
 
 def embed(
@@ -316,6 +327,9 @@ def embed(
         int,
         typer.Option(help="Layer 1..M; -1: the last hidden one, M: class scores, 0: X."),
     ] = -1,
+    new_nodes: NewNodes = None,
+    new_edges: NewEdges = None,
+    default_weight: DefaultWeight = None,
     split: SplitName = None,
     split_seed: Seed = None,
     memory: Memory = "auto",
@@ -324,19 +338,29 @@ def embed(
     raw: Raw = False,
     json: Json = False,
 ) -> None:
-    """Write the hidden rows of nodes: Parquet or CSV with ids, or a plain .npy."""
+    """Write the hidden rows of nodes, also new ones: Parquet or CSV with ids, or a plain .npy."""
+    from fastgcn.infer.new_nodes import embed_new
     from fastgcn.infer.predict import count_nodes, embed_parts, with_own_ids
     from fastgcn.infer.tables import embedding_columns, write_array
 
     opened = _opened(
         run_path, data, split, split_seed, device,
-        alone=_alone(memory, device, threads), out=(out, (".parquet", ".csv", ".npy"), json),
+        alone=_alone(memory, device, threads, new=(new_nodes, new_edges)),
+        out=(out, (".parquet", ".csv", ".npy"), json),
     )  # fmt: skip
+    parts: Rows
     with opened as (run, graph, writes), held_to(threads):  # parts are computed as they are written
-        chosen, with_ids = _chosen(graph, nodes), out.suffix != ".npy"  # JSON and - have ids
-        count = count_nodes(graph, chosen)
-        found = embed_parts(run, graph, chosen, layer=layer, memory=memory)
-        parts = with_own_ids(graph, found, ids=with_ids)
+        with_ids = out.suffix != ".npy"  # JSON and - have ids
+        if new_nodes is None and new_edges is None:
+            chosen = _chosen(graph, nodes)
+            count = count_nodes(graph, chosen)
+            found = embed_parts(run, graph, chosen, layer=layer, memory=memory)
+            parts = with_own_ids(graph, found, ids=with_ids)
+        else:
+            if nodes is not None:
+                raise InputError("the nodes are those of --new-nodes; leave --nodes out")
+            find = partial(embed_new, layer=layer, default_weight=default_weight)
+            count, parts = _of_new_nodes(run, graph, (new_nodes, new_edges), find)
         if with_ids:
             columns = (embedding_columns(ids, rows) for ids, rows in parts)
             _finish(columns, run_path, out, count, raw=raw, json=json, writes=writes)

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastgcn.data.objects import as_graph
 from fastgcn.data.readers import READERS, table_files
 from fastgcn.data.readers.parts import check_options, choice
@@ -11,6 +13,7 @@ from fastgcn.data.splits import random_split as draw_split
 from fastgcn.data.store import MANIFEST, is_store, open_store, save
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.progress import note
 from fastgcn.writing import recover
 
 _RANDOM_SPLIT = ("seed", "train", "val", "test")
@@ -39,7 +42,8 @@ def load(name_or_path: Any, **options: Any) -> Graph:
     `Graph.from_networkx`); `options` are those of the conversion.
 
     With `split="random"`, `stratified_split` makes a new split of the labelled nodes, from `seed`
-    and the shares `train`, `val`, `test`.
+    and the shares `train`, `val`, `test`. A labelled graph without a split gets one as well, with
+    seed 0, and a sentence says so.
 
     >>> load("digits")
     Graph(digits: 1,797 nodes, 9,929 undirected edges, 64 features, 10 classes)
@@ -49,6 +53,8 @@ def load(name_or_path: Any, **options: Any) -> Graph:
     if not isinstance(name_or_path, str | os.PathLike):
         split = _take_random_split(options)
         graph = as_graph(name_or_path, **options)
+        if split is None and _lacks_split(graph):
+            split = {}
         return graph if split is None else draw_split(graph, **split)
     if os.fspath(name_or_path) in ("", b"") or "\0" in str(name_or_path):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
@@ -58,9 +64,23 @@ def load(name_or_path: Any, **options: Any) -> Graph:
     source = {"data": data, **options}
     random_split = _take_random_split(options)
     graph = _read(path, options) if path.exists() else _by_name(name_or_path, options)
+    if random_split is None and _lacks_split(graph):
+        random_split, source = {}, source | {"split": "random"}
     if random_split is not None:
         graph = draw_split(graph, **random_split)
     return graph.with_source(source)
+
+
+def _lacks_split(graph: Graph) -> bool:
+    """True, and said, if a labelled graph has no split, so that one is drawn."""
+    split = any(len(nodes) for _, nodes in graph.split.items())
+    if split or graph.labels is None or not np.any(graph.labels >= 0):
+        return False
+    note(
+        f"{graph.name} has no split: 60, 20 and 20 % of its labelled nodes are training, "
+        "validation and test nodes, drawn with seed 0; --split random --seed N draws others"
+    )
+    return True
 
 
 def detect(path: str | os.PathLike[str]) -> str:

@@ -11,8 +11,10 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.products import Transpose, sparse_times_dense
+from fastgcn.kernels.products import Transpose, nonzero_entries, sparse_times_dense
 from fastgcn.kernels.rows import cut_rows
+
+_IN_ORDER = np.empty(0, np.int64)
 
 
 class SparseRows:
@@ -48,6 +50,7 @@ class SparseMatrix(SparseRows):
         columns: (m,) int32, ascending in each row.
         values: (m,) float32.
         transpose: shared by matrices that differ in their values alone.
+        nonzero: the matrix without the entries that dropout zeroed, in CSR form, for products.
 
     >>> rows = SparseMatrix.of(csr_array(np.array([[0, 2], [0, 0], [3, 4]], np.float32)))
     >>> rows.take(np.array([2, 0])) @ torch.tensor([[1.0], [10.0]])
@@ -60,6 +63,9 @@ class SparseMatrix(SparseRows):
     values: FloatArray
     width: int
     transpose: Transpose = field(default_factory=Transpose, repr=False, compare=False)
+    nonzero: tuple[IntArray, IntArray, FloatArray] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, matrix: csr_array) -> Self:
@@ -106,7 +112,9 @@ class SparseMatrix(SparseRows):
         return SparseMatrix(indptr, self.columns[kept], self.values[kept], width)
 
     def dropped(self, dropout: Any, rate: float) -> "SparseMatrix":
-        return replace(self, values=self.values * dropout.mask(self.values.shape, rate).numpy())
+        values = self.values * dropout.mask(self.values.shape, rate).numpy()
+        nonzero = nonzero_entries(self.indptr, self.columns, values, _IN_ORDER)
+        return replace(self, values=values, nonzero=nonzero)
 
     def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         return self @ weight, self.between(0, block.dst.numel()) @ own
@@ -129,7 +137,7 @@ class SparseMatrix(SparseRows):
         """(s, d): X W for W (width, d); differentiable by W."""
         if torch.is_grad_enabled() and weight.requires_grad:
             return cast(Tensor, _Times.apply(weight, self))  # type: ignore[no-untyped-call]
-        return torch.from_numpy(sparse_times_dense(*self.csr, _array(weight)))
+        return torch.from_numpy(sparse_times_dense(*(self.nonzero or self.csr), _array(weight)))
 
 
 InputRows = Tensor | SparseMatrix

@@ -1,13 +1,14 @@
-"""Predictions for nodes that did not exist at training time, from their features and edges.
+"""Outputs for nodes that did not exist at training time, from their features and edges.
 
 The graph is not copied and not normalised again. Rows of the enlarged Â are made only for the new
 nodes' neighbourhood, with the degrees that old nodes have once the new edges are added.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import check_width, feature_rows, full_forward
@@ -19,7 +20,7 @@ from fastgcn.graph.csr import csr_from_edges
 from fastgcn.graph.edges import EnlargedEdges, NewNodes
 from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.infer.finite import Described, check_rows, check_weights
-from fastgcn.infer.predict import check_features, model_of
+from fastgcn.infer.predict import check_features, layers_of, model_of
 from fastgcn.model import GCN
 
 if TYPE_CHECKING:
@@ -54,40 +55,99 @@ def predict_new(
 
     The result equals, up to rounding, a prediction on the whole enlarged graph.
     """
-    if (nodes is None) != (edges is None):
-        raise InputError("nodes and edges, the tables of new nodes and their edges, go together")
-    if nodes is not None:
-        if any(each is not None for each in (features, source, target, weights, node_ids)):
-            raise InputError("give new nodes either as tables (nodes, edges) or as arrays")
-        new = read_new_nodes(run_or_model, graph, nodes, edges)
-        return predict_new(run_or_model, graph, **new, default_weight=default_weight)
-    if features is None or source is None or target is None:
-        raise InputError("new nodes need features, source and target, or tables (nodes, edges)")
     model = model_of(run_or_model)
-    k = checks.row_count(features)
-    rows = checks.features(features, k)
+    given = _Given(features, source, target, weights, node_ids, nodes, edges)
+    depth = len(model.layers)
+    found = _rows(run_or_model, graph, given, default_weight, depth, model.predictions)
+    return found[:, 0] if model.target is not None else found
+
+
+def embed_new(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    *,
+    layer: int = -1,
+    features: Any = None,
+    source: Any = None,
+    target: Any = None,
+    weights: Any = None,
+    node_ids: Sequence[Any] | None = None,
+    nodes: Any = None,
+    edges: Any = None,
+    default_weight: float | None = None,
+) -> FloatArray:
+    """(k, d) float32: the rows H^(layer) of k new nodes; `layer` as in `embed`, the rest as in
+    `predict_new`."""
+    given = _Given(features, source, target, weights, node_ids, nodes, edges)
+    depth = layers_of(model_of(run_or_model), layer)
+    return _rows(run_or_model, graph, given, default_weight, depth, lambda rows: rows)
+
+
+class _Given(NamedTuple):
+    """New nodes and their edges as the user gives them: arrays, or two tables."""
+
+    features: Any
+    source: Any
+    target: Any
+    weights: Any
+    node_ids: Sequence[Any] | None
+    nodes: Any
+    edges: Any
+
+    def arrays(self, run_or_model: "Run | GCN", graph: Graph) -> dict[str, Any]:
+        """features, source, target, weights and node_ids."""
+        found = {name: getattr(self, name) for name in self._fields[:5]}
+        if (self.nodes is None) != (self.edges is None):
+            raise InputError(
+                "nodes and edges, the tables of new nodes and their edges, go together"
+            )
+        if self.nodes is not None:
+            if any(each is not None for each in found.values()):
+                raise InputError("give new nodes either as tables (nodes, edges) or as arrays")
+            read: dict[str, Any] = read_new_nodes(run_or_model, graph, self.nodes, self.edges)
+            return found | read
+        if self.features is None or self.source is None or self.target is None:
+            raise InputError("new nodes need features, source and target, or tables (nodes, edges)")
+        return found
+
+
+def _rows(
+    run_or_model: "Run | GCN",
+    graph: Graph,
+    given: _Given,
+    default_weight: float | None,
+    layers: int,
+    finish: Callable[[Tensor], Tensor],
+) -> FloatArray:
+    """The finished rows H^(layers) of new nodes."""
+    new = given.arrays(run_or_model, graph)
+    source, target = new["source"], new["target"]
+    model = model_of(run_or_model)
+    k = checks.row_count(new["features"])
+    rows = checks.features(new["features"], k)
     check_width(model, int(rows.shape[1]), "the new nodes have")
     check_features(run_or_model, graph)
     check_weights(model)
-    ids = None if node_ids is None else checks.node_ids(list(node_ids), k)
+    ids = None if new["node_ids"] is None else checks.node_ids(list(new["node_ids"]), k)
     if ids is not None:
         _check_new(graph, ids)
         source, target = (_positions(graph, ids, ends) for ends in (source, target))
-    joined = join(graph, k, source, target, with_default(graph, weights, default_weight, source))
-    logits = full_forward(
+    weights = with_default(graph, new["weights"], default_weight, source)
+    joined = join(graph, k, source, target, weights)
+    found = full_forward(
         model,
         NormalizedRows(EnlargedEdges(graph.csr, joined), model.normalization),
         Stacked(feature_rows(model, graph.features), feature_rows(model, rows)),
         np.arange(graph.n_nodes, graph.n_nodes + k),
+        layers=layers,
     )
-    found = check_rows(
-        model.predictions(logits).cpu().numpy(),
+    return check_rows(
+        finish(found).cpu().numpy(),
         np.arange(k),
         Described(rows, ids, first=graph.n_nodes),
         Described(graph.features, graph.node_ids),
         graph.feature_names,
     )
-    return found[:, 0] if model.target is not None else found
 
 
 def read_new_nodes(run_or_model: "Run | GCN", graph: Graph, nodes: Any, edges: Any) -> Any:

@@ -173,7 +173,7 @@ def embed(
     """
     parts = embed_parts(run_or_model, graph, nodes, layer=layer, memory=memory)
     model = model_of(run_or_model)
-    width = model.sizes[_on_all(graph, "the layer", lambda: _depth(model, layer))]
+    width = model.sizes[_on_all(graph, "the layer", lambda: layers_of(model, layer))]
     _check_result(graph, nodes, width)
     return _whole(parts, width)
 
@@ -189,12 +189,12 @@ def embed_parts(
     """`embed` in parts: some of the nodes, and their rows."""
     model = model_of(run_or_model)
     ids = _checked_nodes(run_or_model, graph, nodes, memory)
-    layers = _on_all(graph, "the layer", lambda: _depth(model, layer))
+    layers = _on_all(graph, "the layer", lambda: layers_of(model, layer))
     yield from _parts(graph, ids, _exact_rows(model, graph, ids, layers, memory))
 
 
-def _depth(model: GCN, layer: int) -> int:
-    """The number of layers to compute for H^(layer)."""
+def layers_of(model: GCN, layer: int) -> int:
+    """The number of layers to compute for H^(layer); -1 is the last hidden one."""
     depth = len(model.layers)
     if not -depth <= layer <= depth:
         raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from scipy.sparse import csr_array
 
@@ -257,7 +256,7 @@ def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplicati
         return
     # More pieces than threads, so that a thread with light rows takes another.
     threads = pool_threads()
-    pieces = min(8 * threads, max(threads, multiplications >> 20))
+    pieces = min(4 * threads, max(threads, multiplications >> 20))
     shares = np.linspace(indptr[0], indptr[-1] + rows, pieces + 1)
     over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
 
@@ -279,6 +278,23 @@ def turn(indptr: IntArray, columns: IntArray, k: int) -> tuple[IntArray, IntArra
             free[columns[entry]] = at + 1
             rows[at], order[at] = r, entry
     return offsets, rows, order
+
+
+@njit(cache=True, nogil=True)
+def nonzero_entries(
+    indptr: IntArray, columns: IntArray, values: FloatArray, order: IntArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """A CSR matrix without its zeros; entry e has the value values[order[e]], if `order` is not
+    empty."""
+    offsets, kept = np.zeros(len(indptr), np.int64), np.empty_like(columns)
+    found, at = np.empty(len(columns), np.float32), np.uint64(0)
+    for r in range(len(indptr) - 1):
+        for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + 1])):
+            value = values[np.uint64(order[entry]) if len(order) > 0 else entry]
+            kept[at], found[at] = columns[entry], value
+            at += np.uint64(value != 0)  # no branch: it would be mispredicted half the time
+        offsets[r + 1] = np.int64(at)
+    return offsets, kept[:at], found[:at]
 
 
 class Transpose:
@@ -315,8 +331,7 @@ class Transpose:
         self._used = True
         if self._found is not None:
             offsets, rows, order = self._found
-            turned = torch.from_numpy(values).index_select(0, torch.from_numpy(order))
-            return sparse_times_dense(offsets, rows, turned.numpy(), dense)
+            return sparse_times_dense(*nonzero_entries(offsets, rows, values, order), dense)
         out = np.zeros((k, width), np.float32)
         multiply_transposed(
             indptr, 0, len(indptr) - 1, columns, values, dense.reshape(-1), 0, width,

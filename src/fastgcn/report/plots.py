@@ -25,18 +25,18 @@ Spec = dict[str, Any]
 
 # Units of the view box. A phone shows the width in about 350 pixels, so text of 14 units is about
 # 12 pixels high there and 17 on a desktop.
-_WIDTH = 420
+WIDTH = 420
 _HEIGHT = 230
 # The average width of a character, rounded up.
 _CHARACTER = 7.8
 
 # A colour on white paper and its counterpart on a dark screen. The first eight are for series:
 # they are Okabe and Ito's, which colour-blind readers can distinguish, with enough contrast.
-_SERIES = ("#0072b2", "#d55e00", "#00835f", "#aa4499", "#8a6d00", "#3d8fc7", "#882255", "#4d5560")
-_PAPER, _INK, _SOFT, _GRID, _HEAT = "#ffffff", "#1b1f24", "#59636e", "#dfe3e8", "#004c80"
+SERIES = ("#0072b2", "#d55e00", "#00835f", "#aa4499", "#8a6d00", "#3d8fc7", "#882255", "#4d5560")
+PAPER, INK, SOFT, _GRID, _HEAT = "#ffffff", "#1b1f24", "#59636e", "#dfe3e8", "#004c80"
 _DARK = dict(
     zip(
-        (*_SERIES, _PAPER, _INK, _SOFT, _GRID, _HEAT),
+        (*SERIES, PAPER, INK, SOFT, _GRID, _HEAT),
         ("#5ab4ec", "#ff9a5c", "#35c99c", "#e59ad4", "#ecc94b", "#a5d4ff", "#f2839b", "#b4bdc8",
          "#14181d", "#e8ebee", "#a4adb8", "#2f3740", "#6cbcf0"),
         strict=True,
@@ -46,17 +46,17 @@ _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-s
 _CONFIG: Spec = {
     "aria": False,
     "font": "Arial, sans-serif",
-    "background": _PAPER,
+    "background": PAPER,
     "view": {"stroke": None},
-    "title": {"color": _INK, "fontSize": 15, "fontWeight": 600, "anchor": "start",
+    "title": {"color": INK, "fontSize": 15, "fontWeight": 600, "anchor": "start",
               "frame": "bounds", "offset": 10, "lineHeight": 19},
-    "axis": {"labelColor": _SOFT, "titleColor": _SOFT, "gridColor": _GRID, "domainColor": _SOFT,
+    "axis": {"labelColor": SOFT, "titleColor": SOFT, "gridColor": _GRID, "domainColor": SOFT,
              "labelFontSize": 14, "titleFontSize": 14, "titleFontWeight": "normal",
              "ticks": False, "labelPadding": 6, "titlePadding": 8, "gridWidth": 1,
              "labelOverlap": "greedy", "labelSeparation": 10},
-    "legend": {"labelColor": _INK, "labelFontSize": 14, "orient": "top",
+    "legend": {"labelColor": INK, "labelFontSize": 14, "orient": "top",
                "columnPadding": 14, "rowPadding": 4, "symbolSize": 90, "title": None},
-    "text": {"color": _INK, "fontSize": 14},
+    "text": {"color": INK, "fontSize": 14},
     "point": {"filled": True, "opacity": 1, "size": 60},
 }  # fmt: skip
 
@@ -135,11 +135,11 @@ def lines(
     x = {"type": "quantitative", "scale": x_scale, "axis": _axis(x_label, x_scale)}
     y = {"type": "quantitative", "scale": y_scale, "axis": _axis(y_label, y_scale) | above}
     floor = y_scale["domain"][0] if y_log else -math.inf
-    layers = [layer for i, s in enumerate(series) for layer in _drawn(s, i, x, y, floor)]
+    layers = [each for i, s in enumerate(series) for each in _drawn(s, i, x, y, floor)]
     if len(series) > 1:
         keys = [(s.label, _color(i), _key(s, i)) for i, s in enumerate(series)]
         layers.append(_legend(keys, offset=30))  # the label of the y axis is in between
-    return _picture({"height": _HEIGHT, "layer": layers}, title=title, description=description)
+    return picture({"height": _HEIGHT, "layer": layers}, title=title, description=description)
 
 
 def against(x: Any, y: Any, *, title: str, description: str, x_label: str, y_label: str) -> str:
@@ -167,13 +167,13 @@ def against(x: Any, y: Any, *, title: str, description: str, x_label: str, y_lab
     }  # fmt: skip
     order = {"field": "i", "type": "quantitative"}
     ends = [{"i": i, "x": end, "y": end} for i, end in enumerate(bounds)]
-    line = {"type": "line", "stroke": _SOFT, "strokeWidth": 1.5}
+    line = {"type": "line", "stroke": SOFT, "strokeWidth": 1.5}
     dots = {"type": "line", "stroke": _color(0), "strokeWidth": 4, "strokeCap": "round"}
     layers = [
-        _layer(_gaps(placed), dots, order=order, **channels),
-        _layer(ends, line, order=order, **channels),
+        layer(_gaps(placed), dots, order=order, **channels),
+        layer(ends, line, order=order, **channels),
     ]
-    return _picture({"height": 380, "layer": layers}, title=title, description=description)
+    return picture({"height": 380, "layer": layers}, title=title, description=description)
 
 
 def bars(
@@ -208,7 +208,7 @@ def bars(
     names: list[str] = []
     for g, group in enumerate(groups):
         if many:  # the name has a row of its own, above the group's bars
-            heads.append({"row": len(names), "text": _shorten(group, _WIDTH - 20)})
+            heads.append({"row": len(names), "text": shorten(group, WIDTH - 20)})
             names.append("")
         for i, (_, values) in enumerate(series):
             end = values[g] or start
@@ -220,17 +220,17 @@ def bars(
     x = {"type": "quantitative", "scale": scale, "axis": _axis(y_label, scale)}
     plain = {"field": "color", "type": "nominal", "scale": None}
     layers: list[Spec] = [
-        _layer(rows, {"type": "bar", "height": 18},
+        layer(rows, {"type": "bar", "height": 18},
                y=y, x=x | {"field": "start"}, x2={"field": "end"}, color=plain),
-        _layer(rows, {"type": "text", "align": "left", "dx": 5},
+        layer(rows, {"type": "text", "align": "left", "dx": 5},
                y=y, x=x | {"field": "at"}, text={"field": "text"}),
     ]  # fmt: skip
     if many:
         left: Spec = {"type": "text", "align": "left", "fontWeight": 600, "x": 0}
-        layers.append(_layer(heads, left, y=y, text={"field": "text"}))
+        layers.append(layer(heads, left, y=y, text={"field": "text"}))
         layers.append(_legend([(s, _color(i), _MARKERS[1]) for i, (s, _) in enumerate(series)]))
     step = {"step": 22 if many else 28}
-    return _picture({"height": step, "layer": layers}, title=title, description=description)
+    return picture({"height": step, "layer": layers}, title=title, description=description)
 
 
 def heatmap(
@@ -261,11 +261,11 @@ def heatmap(
     values = [
         {"r": int(r), "c": int(c), "shade": round(float(shades[r, c]), 2),
          "text": _cell_text(cells[r, c]),
-         "ink": _PAPER if shades[r, c] > 0.68 else _INK}
+         "ink": PAPER if shades[r, c] > 0.68 else INK}
         for r, c in np.argwhere(cells)
     ]  # fmt: skip
     left = 40 + min(_NAMES, _CHARACTER * max(map(len, row_names)))
-    size = min(_LARGEST_CELL, (_WIDTH - left) / len(column_names))
+    size = min(_LARGEST_CELL, (WIDTH - left) / len(column_names))
     written = size >= _WRITTEN
     letter = 14 if written else min(12, 0.8 * size)
     upright = max(map(len, column_names)) * _CHARACTER < size
@@ -275,13 +275,13 @@ def heatmap(
     x = _names_channel("c", top, len(column_names))
     shade = {"field": "shade", "type": "quantitative", "scale": None}
     ink = {"field": "ink", "type": "nominal", "scale": None}
-    layers = [_layer(values, {"type": "rect", "fill": _HEAT}, x=x, y=y, fillOpacity=shade)]
+    layers = [layer(values, {"type": "rect", "fill": _HEAT}, x=x, y=y, fillOpacity=shade)]
     if written:
         mark: Spec = {"type": "text", "fontSize": 12}
-        layers.append(_layer(values, mark, x=x, y=y, text={"field": "text"}, color=ink))
+        layers.append(layer(values, mark, x=x, y=y, text={"field": "text"}, color=ink))
     spec = {"width": {"step": size}, "height": {"step": size}, "layer": layers,
-            "config": {"view": {"stroke": _SOFT}}}  # fmt: skip
-    return _picture(spec, title=title, description=description)
+            "config": {"view": {"stroke": SOFT}}}  # fmt: skip
+    return picture(spec, title=title, description=description)
 
 
 def scatter(
@@ -303,18 +303,18 @@ def scatter(
             f"a map needs (n, 2) points and n categories, got shapes {xy.shape} and {ids.shape}"
         )
     counts = np.bincount(ids, minlength=len(names))
-    present, limit = int(np.count_nonzero(counts)), 2 * len(_SERIES)
+    present, limit = int(np.count_nonzero(counts)), 2 * len(SERIES)
     own = np.sort(np.argsort(-counts, kind="stable")[: present if present <= limit else limit - 1])
     groups = [
-        (ids == c, str(names[c]), _color(i), "square" if i >= len(_SERIES) else "round")
+        (ids == c, str(names[c]), _color(i), "square" if i >= len(SERIES) else "round")
         for i, c in enumerate(own)
     ]
     if present > len(own):
-        groups.append((~np.isin(ids, own), f"{present - len(own)} others", _SOFT, "round"))
+        groups.append((~np.isin(ids, own), f"{present - len(own)} others", SOFT, "round"))
     # The middle 99 % of each coordinate fill the frame. The few points further out, which would
     # press the others together, are drawn at its edge.
     low, high = np.quantile(xy, [0.005, 0.995], axis=0)
-    room = np.array([_WIDTH - 16.0, 380.0])
+    room = np.array([WIDTH - 16.0, 380.0])
     unit = float(((high - low) / (room - 20)).max()) or 1.0
     placed = np.clip((xy - (low + high) / 2) / unit, -room / 2 + 5, room / 2 - 5)
     layers = [
@@ -324,7 +324,7 @@ def scatter(
         _legend([(name, color, _MARKERS[cap == "square"]) for _, name, color, cap in groups])
     )
     spec = {"height": room[1], "layer": layers, "config": {"view": {"stroke": _GRID}}}
-    return _picture(spec, title=title, description=description)
+    return picture(spec, title=title, description=description)
 
 
 def _dots(points: np.ndarray[Any, Any], half: Any, color: str, cap: str) -> Spec:
@@ -336,7 +336,7 @@ def _dots(points: np.ndarray[Any, Any], half: Any, color: str, cap: str) -> Spec
                "scale": {"domain": [-side, side], "nice": False}}
         for name, side in zip("xy", half, strict=True)
     }  # fmt: skip
-    return _layer(values, mark, order={"field": "i", "type": "quantitative"}, **channels)
+    return layer(values, mark, order={"field": "i", "type": "quantitative"}, **channels)
 
 
 def _gaps(points: np.ndarray[Any, Any]) -> list[Spec]:
@@ -348,7 +348,7 @@ def _gaps(points: np.ndarray[Any, Any]) -> list[Spec]:
 
 
 def _color(index: int) -> str:
-    return _SERIES[index % len(_SERIES)]
+    return SERIES[index % len(SERIES)]
 
 
 def _value_text(value: float | None, unit: str) -> str:
@@ -365,7 +365,7 @@ def _cell_text(value: float) -> str:
     return text if len(text) <= 5 else f"{value:.0e}".replace("e+0", "e")
 
 
-def _shorten(text: str, width: float) -> str:
+def shorten(text: str, width: float) -> str:
     """Clean text; its middle is left out if it is wider than `width`."""
     text, kept = _clean(text), int(width / _CHARACTER)
     return text if len(text) <= kept else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
@@ -405,11 +405,11 @@ def _axis(title: str, scale: Spec) -> Spec:
 
 def _names_axis(title: str | None, names: Sequence[str], *, size: float = 14) -> Spec:
     """An axis with names instead of 0, 1, ...; names may be equal to each other."""
-    short = [_shorten(name, _NAMES) for name in names]
+    short = [shorten(name, _NAMES) for name in names]
     # A browser's font may be wider than the one that the picture is laid out with.
     room = _CHARACTER * size / 14 * max(map(len, short), default=0) + 8
     label = {"labelExpr": f"{json.dumps(short)}[datum.value]", "labelFontSize": size}
-    plain = {"labelColor": _INK, "labelOverlap": False, "grid": False, "domain": False}
+    plain = {"labelColor": INK, "labelOverlap": False, "grid": False, "domain": False}
     return {"title": title and _clean(title), "minExtent": room} | label | plain
 
 
@@ -427,7 +427,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick <= high]
 
 
-def _layer(values: list[Spec], mark: Spec, **channels: Spec) -> Spec:
+def layer(values: list[Spec], mark: Spec, **channels: Spec) -> Spec:
     return {"data": {"values": values}, "mark": mark, "encoding": channels}
 
 
@@ -436,12 +436,12 @@ def _legend(entries: Sequence[tuple[str, str, str]], offset: int = 8) -> Spec:
     names, colors, shapes = zip(*entries, strict=True)
     names, order = tuple(map(_clean, names)), list(range(len(names)))
     columns = len(names)
-    while columns > 1 and _legend_width(names, columns) > _WIDTH:
+    while columns > 1 and _legend_width(names, columns) > WIDTH:
         columns -= 1
-    legend = {"columns": columns, "offset": offset, "labelLimit": _WIDTH - 60,
+    legend = {"columns": columns, "offset": offset, "labelLimit": WIDTH - 60,
               "symbolStrokeWidth": 0, "labelExpr": f"{json.dumps(names)}[datum.value]"}  # fmt: skip
     key = {"field": "key", "type": "ordinal", "legend": legend}
-    return _layer(
+    return layer(
         [],
         {"type": "point"},
         color=key | {"scale": {"domain": order, "range": list(colors)}},
@@ -484,25 +484,25 @@ def _drawn(series: Series, index: int, x: Spec, y: Spec, floor: float) -> list[S
         many = len(whole) > _MANY
         mark: Spec = {"type": "area", "fill": color, "fillOpacity": 0.18}
         bar: Spec = {"type": "rule", "stroke": color, "strokeWidth": 2, "strokeCap": "round"}
-        layers.append(_layer(whole, mark if many else bar, x=x, y=low, y2=high))
+        layers.append(layer(whole, mark if many else bar, x=x, y=low, y2=high))
     if len(values) > 1:
         mark = {"type": "line", "stroke": color, "strokeWidth": 2, "strokeJoin": "round"}
         dash = {"strokeDash": [6, 5]} if series.dashed else {"strokeCap": "round"}
-        layers.append(_layer(values, mark | dash, x=x, y=y))
+        layers.append(layer(values, mark | dash, x=x, y=y))
     if series.marked:
         mark = {"type": "point", "fill": color, "shape": _key(series, index)}
-        layers.append(_layer(whole, mark, x=x, y=y))
+        layers.append(layer(whole, mark, x=x, y=y))
     return layers
 
 
-def _picture(spec: Spec, *, title: str, description: str) -> str:
+def picture(spec: Spec, *, title: str, description: str) -> str:
     """The `<svg>` of a specification, with its name and description for screen readers."""
     import vl_convert
 
     title, description = _clean(title), _clean(description)
     whole: Spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "width": _WIDTH,
+        "width": WIDTH,
         "padding": 8,
         "autosize": {"type": "pad" if "width" in spec else "fit-x", "contains": "padding"},
         "title": textwrap.wrap(title, 46),
@@ -511,7 +511,7 @@ def _picture(spec: Spec, *, title: str, description: str) -> str:
     svg = vl_convert.vegalite_to_svg(whole | spec | {"config": config})
     found = re.match(r'<svg[^>]* width="([\d.]+)" height="([\d.]+)"[^>]*><rect[^>]*>', svg)
     assert found is not None
-    width, height = max(float(found[1]), _WIDTH), float(found[2])
+    width, height = max(float(found[1]), WIDTH), float(found[2])
     body = re.sub("<[^>]+>", lambda tag: _UNUSED.sub("", tag[0]), svg[found.end() :])
     # Ids must differ between the pictures of a page, and be the same each time it is made.
     key = sha256((title + description + body).encode()).hexdigest()[:10]
@@ -521,7 +521,7 @@ def _picture(spec: Spec, *, title: str, description: str) -> str:
         f'viewBox="0 0 {width:g} {height:g}" width="{1.25 * width:g}" height="{1.25 * height:g}" '
         f'role="img" aria-labelledby="t{key} d{key}"><title id="t{key}">{html.escape(title)}'
         f'</title><desc id="d{key}">{html.escape(description)}</desc><style>{_style(body)}</style>'
-        f'<rect width="{width:g}" height="{height:g}" fill="{_PAPER}"/>{body}'
+        f'<rect width="{width:g}" height="{height:g}" fill="{PAPER}"/>{body}'
     )
 
 
@@ -531,7 +531,7 @@ def _style(body: str) -> str:
         f'.fg-plot [{part}="{light}"]{{{part}:{dark}}}'
         for light, dark in _DARK.items()
         for part in ("fill", "stroke")
-        if light == _PAPER or f'{part}="{light}"' in body
+        if light == PAPER or f'{part}="{light}"' in body
     ]
     dark = f"@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}"
     return f".fg-plot text{{font-family:{_FONT}}}{dark}"

@@ -103,7 +103,7 @@ def headline(run: Run, found: Evaluated) -> str:
     return (
         f"micro-F1 {found.scores.micro_f1:.4f} on {len(found.nodes):,} {found.part_name} nodes; "
         f"epoch {run.metrics['best_epoch']} of {run.metrics['epochs']} kept, "
-        f"seed {run.config.seed}{'' if run.stopped is None else '; training diverged'}"
+        f"seed {run.config.seed}{'' if run.stopped is None else '; training is not finished'}"
     )
 
 

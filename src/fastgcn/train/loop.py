@@ -24,7 +24,7 @@ from fastgcn.train.decision import decide, usual_scores, warnings
 from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.presets import resolve
 from fastgcn.train.race import Choice, check_room, choose
-from fastgcn.train.run import Run, RunFolder
+from fastgcn.train.run import Run, RunFolder, describe
 from fastgcn.train.training import Training, best_epoch, should_stop
 
 if TYPE_CHECKING:
@@ -223,7 +223,15 @@ def _train(
     if training is None:
         training = Training(choice.config, backend)
         _restore(training, folder)
-    else:
+    if folder is not None:
+        folder.network = {
+            "dataset": graph.name,
+            "metric": training.metric,
+            "device": str(backend.device),
+            "validate_every": backend.validate_every,
+            **describe(backend.model, graph.class_names, graph.feature_names),
+        }
+    if choice.training is not None:
         if folder is not None:
             folder.write_history(training.history)
         stopped = _tell(training, folder, callbacks)

@@ -124,6 +124,7 @@ def choose(
     There is no race if there is nothing to choose, nothing to choose by, or if the user asks for
     fewer epochs than the first round has; the first candidate is taken then.
     """
+    check_trainable(graph)
     found = entrants(graph, config, settings)
     found = [Candidate(name, resolve_samples(graph, each)) for name, each in found]
     first = found[0].config

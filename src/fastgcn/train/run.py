@@ -2,13 +2,16 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from fastgcn.backends.base import Checkpoint
+from torch import Tensor
+
+from fastgcn.backends.base import Checkpoint, with_prefix
 from fastgcn.config import TrainConfig
 from fastgcn.data.manifest import checksum
 from fastgcn.errors import FormatError, InputError, MissingFileError
@@ -20,20 +23,27 @@ from fastgcn.progress import note
 from fastgcn.schema import read_any, read_checked, validate
 from fastgcn.train.run_files import (
     ABOUT,
+    NETWORK,
     PROGRESS,
     RESULT,
     check_epoch,
+    check_network,
     check_result,
     has_checksum,
     model_metadata,
+    network_task,
     parsed,
     read_safetensors,
     safetensors_bytes,
 )
+from fastgcn.train.training import best_epoch
 from fastgcn.writing import explained, sync, write_bytes, write_text
 
 if TYPE_CHECKING:
     import pandas
+
+    from fastgcn.graph.graph import Graph
+    from fastgcn.infer.explain import Explanation
 
 # Runs that predict numbers have the second schema, which earlier versions refuse.
 SCHEMAS = (1, 2)
@@ -74,7 +84,8 @@ class Run:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Run":
-        """A run from its folder: a finished one, or the best epoch of one that diverged."""
+        """A run from its folder; of one that diverged, was interrupted or is still in training,
+        the best epoch so far."""
         return RunFolder.open(Path(path)).load()
 
     def save(self, folder: str | os.PathLike[str]) -> "Run":
@@ -105,6 +116,12 @@ class Run:
             raise InputError("history_frame() needs pandas; run.history is a list") from None
         return pandas.DataFrame(self.history).set_index("epoch")
 
+    def explain(self, graph: "Graph", node: Any, **options: Any) -> "Explanation":
+        """Which features and neighbours made the prediction for a node: `fastgcn.explain`."""
+        # It lies above this module; its name is looked up when it is called.
+        module = import_module("fastgcn.infer.explain")
+        return cast("Explanation", module.explain(self, graph, node, **options))
+
     def __repr__(self) -> str:
         return f"Run({', '.join(f'{name}={value}' for name, value in self._facts().items())})"
 
@@ -131,7 +148,7 @@ class Run:
 
     @property
     def stopped(self) -> str | None:
-        """Why training stopped before its end; None for a finished run."""
+        """Why training has not come to its end; None for a finished run."""
         return self.metrics.get("stopped")
 
 
@@ -149,6 +166,7 @@ class RunFolder:
     path: Path
     about: dict[str, Any] = field(default_factory=dict)
     lock: Lock | None = None
+    network: dict[str, Any] | None = None  # what a checkpoint has beside its tensors
 
     @classmethod
     def create(cls, path: Path, about: dict[str, Any]) -> "RunFolder":
@@ -292,30 +310,33 @@ class RunFolder:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write what resuming needs; the history up to here reaches the disk before it."""
         sync(self.path / "metrics.jsonl")
-        data = safetensors_bytes(checkpoint.tensors, {"progress": json.dumps(checkpoint.progress)})
+        metadata = {"progress": json.dumps(checkpoint.progress)}
+        if self.network is not None:
+            metadata["network"] = json.dumps(self.network)
+        data = safetensors_bytes(checkpoint.tensors, metadata)
         write_bytes(self.path / "state.safetensors", data, remedy=self._remedy)
 
     def load_checkpoint(self) -> Checkpoint | None:
+        """What resuming needs; `network` becomes that of the file, if it has one."""
         path = self.path / "state.safetensors"
         if not path.exists():
             return None
         tensors, metadata = read_safetensors(path, ("progress",))
+        if "network" in metadata:
+            self.network = parsed(metadata["network"], "network", NETWORK, path)
+            check_network(self.network, path.stat().st_size, path)
         return Checkpoint(tensors, parsed(metadata["progress"], "progress", PROGRESS, path))
 
     def finish(self, run: Run) -> None:
         """Write the model, then the result, which marks the run as finished or stopped."""
         model = run.model
-        metadata = {
-            "schema": str(SCHEMAS[model.task == "regression"]),
-            "config": json.dumps(run.config.to_dict()),
-            "sizes": json.dumps(model.sizes),
-            "multilabel": json.dumps(model.multilabel),
-            **({"task": json.dumps(model.task)} if model.task == "regression" else {}),
-            "decision": json.dumps(model.decision.to_dict()),
-            "class_names": json.dumps(run.class_names),
-            "feature_names": json.dumps(run.feature_names),
-            "fingerprint": run.fingerprint,
+        described = {
+            "config": run.config.to_dict(),
+            **describe(model, run.class_names, run.feature_names),
         }
+        metadata = {name: json.dumps(value) for name, value in described.items()}
+        schema = SCHEMAS[model.task == "regression"]
+        metadata |= {"schema": str(schema), "fingerprint": run.fingerprint}
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
         data = safetensors_bytes(tensors, metadata)
         write_bytes(self.path / "model.safetensors", data, remedy=self._remedy)
@@ -340,17 +361,34 @@ class RunFolder:
 
     def load(self) -> Run:
         if not self.has_model:
-            raise InputError(
-                f"{self.path} is not finished; continue it with: fastgcn train --resume {self.path}"
-            )
+            return self._best_so_far()
         path = self.path / "model.safetensors"
         tensors, metadata = read_safetensors(
             path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
         )
         about = model_metadata(metadata, path.stat().st_size, path)
         config = _settings(about["config"], path)
+        result = self._read_result()
+        run = self._run(config, tensors, about, result, path)
+        check_result(result, about["sizes"][-1], self.path / "result.json")
+        if "stopped" in result:
+            note(
+                f"{self.path} is not a finished run: {result['stopped']}; epoch "
+                f"{result.get('best_epoch')}, the best before that, is used"
+            )
+        return replace(run, fingerprint=metadata["fingerprint"])
+
+    def _run(
+        self,
+        config: TrainConfig,
+        tensors: dict[str, Tensor],
+        about: Mapping[str, Any],
+        result: dict[str, Any],
+        path: Path,
+    ) -> Run:
+        """A run with weights from the file `path`, whose network is described by `about`."""
         try:
-            model = build_model(config, about["sizes"], about["task"])
+            model = build_model(config, about["sizes"], network_task(about))
             model.load_state_dict(tensors)
             model.decision = Decision(**about["decision"])
         except (TypeError, ValueError, RuntimeError) as error:
@@ -360,13 +398,6 @@ class RunFolder:
                 f"{path} has weights that are not finite, because its training diverged; train "
                 "again with a lower learning_rate or with scaled features"
             )
-        result = self._read_result()
-        check_result(result, about["sizes"][-1], self.path / "result.json")
-        if "stopped" in result:
-            note(
-                f"{self.path} is not a finished run: {result['stopped']}; epoch "
-                f"{result.get('best_epoch')}, the best before that, is used"
-            )
         return Run(
             model=model.eval(),
             config=config,
@@ -374,16 +405,62 @@ class RunFolder:
             metrics=result,
             class_names=about["class_names"] and tuple(about["class_names"]),
             feature_names=about["feature_names"] and tuple(about["feature_names"]),
-            fingerprint=metadata["fingerprint"],
+            fingerprint=self.about["fingerprint"],
             source=self.about["data"],
             imported=self.about.get("imported"),
             path=self.path,
         )
 
+    def _best_so_far(self) -> Run:
+        """The best epoch of a run that is still in training, or was interrupted."""
+        checkpoint, network = self.load_checkpoint(), self.network
+        how = f"continue it with: fastgcn train --resume {self.path}"
+        if network is None or checkpoint is None or not checkpoint.progress["epochs"]:
+            raise InputError(f"{self.path} is not finished and has no epoch to use yet; {how}")
+        path, progress = self.path / "state.safetensors", checkpoint.progress
+        epochs, spent = progress["epochs"], progress["seconds"]
+        metric = network["metric"]
+        history = self.read_history(epochs)
+        best = history[best_epoch(history, metric)]
+        why = f"it was interrupted after epoch {epochs}, or is still in training"
+        result = {
+            **{name: network[name] for name in ("dataset", "metric", "device", "validate_every")},
+            "seed": self.config.seed,
+            "epochs": epochs,
+            "best_epoch": best["epoch"],
+            "stopped": why,
+            **{name: value for name, value in best.items() if name.startswith("val_")},
+            **{f"{purpose}_seconds": seconds for purpose, seconds in spent.items()},
+            "seconds_per_batch": best.get("seconds_per_batch", 0.0),
+            "batches": progress["batches"],
+        }
+        tensors = with_prefix(checkpoint.tensors, "best.")
+        run = self._run(self.config, tensors, network, result, path)
+        chosen = "the best" if f"val_{metric}" in best else "the last"
+        note(
+            f"{self.path} is not finished; epoch {best['epoch']}, {chosen} of the {epochs} so far, "
+            f"is used, without calibration; {how}"
+        )
+        return run
+
     def _read_result(self) -> dict[str, Any]:
         path = self.path / "result.json"
         result = read_checked(path, RESULT, absent=f"{path} is missing", remedy="train again")
         return {name: with_nan(value) for name, value in result.items() if name != "files"}
+
+
+def describe(
+    model: GCN, class_names: Sequence[str] | None, feature_names: Sequence[str] | None
+) -> dict[str, Any]:
+    """What a file of weights does not tell about the network, as plain data."""
+    return {
+        "sizes": list(model.sizes),
+        "multilabel": model.multilabel,
+        **({"task": model.task} if model.task == "regression" else {}),
+        "decision": model.decision.to_dict(),
+        "class_names": None if class_names is None else list(class_names),
+        "feature_names": None if feature_names is None else list(feature_names),
+    }
 
 
 # The files whose checksums `result.json` has. That of `state.safetensors` is in it.

@@ -19,7 +19,7 @@ from torch import Tensor
 from fastgcn.data.imported import IMPORTED
 from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.files import open_regular, parse_json
-from fastgcn.graph.labels import TASKS
+from fastgcn.graph.labels import TASKS, Task
 from fastgcn.metrics import NUMBER_SCORES
 from fastgcn.schema import (
     Check,
@@ -62,6 +62,20 @@ def _decision(value: Any, field: str) -> None:
     if not known or not (value["temperature"] or 0) > 0 or value["threshold"] is None:
         raise refuse(field, "a temperature above 0 and a threshold", value)
 
+
+_SIZE = integer(1, 2**31 - 1)
+
+# What a network is beside its weights.
+_NETWORK: dict[str, Check] = {
+    "decision": _decision,
+    "sizes": list_of(_SIZE, shortest=2),
+    "multilabel": boolean,
+    "class_names": optional(list_of(text())),
+    "feature_names": optional(list_of(text())),
+}
+
+# Of a network that predicts numbers; others say by `multilabel` what they predict.
+_TASK: dict[str, Check] = {"task": one_of(TASKS)}
 
 # `config.json`: what was started.
 ABOUT = record(
@@ -111,21 +125,24 @@ RESULT = record(
 # The state that a run is resumed from.
 PROGRESS = record({"epochs": integer(), "batches": integer(), "seconds": _seconds})
 
+# What that state has beside it, so that a run can be used before its end.
+NETWORK = record(
+    {
+        **_NETWORK,
+        "dataset": text(),
+        "metric": text(),
+        "device": text(),
+        "validate_every": integer(1),
+    },
+    _TASK,
+)
+
 # The metadata of a model, each entry a text of JSON.
-_SIZE = integer(1, 2**31 - 1)
-MODEL: dict[str, Check] = {
-    "config": mapping(anything),
-    "sizes": list_of(_SIZE, shortest=2),
-    "multilabel": boolean,
-    "task": one_of(TASKS),
-    "decision": _decision,
-    "class_names": optional(list_of(text())),
-    "feature_names": optional(list_of(text())),
-}
+MODEL: dict[str, Check] = {"config": mapping(anything), **_NETWORK, **_TASK}
 
 
-# What a file without a checksum, that of an earlier version, may have.
-_EARLIER = {*MODEL, "schema", "fingerprint", "progress"}
+# What a file without a checksum, such as that of an earlier version, may have.
+_EARLIER = {"config", *_NETWORK, "schema", "fingerprint", "progress", "network"}
 
 
 def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
@@ -136,7 +153,7 @@ def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
         said = f"best_epoch is {result['best_epoch']} of {result['epochs']} epochs"
     elif any(len(each) != classes for each in result.get("test_classes", {}).values()):
         said = f"test_classes must have numbers for each of the {classes} classes"
-    elif any(f"{part}_loss" in result and not _has_scores(result, part) for part in _PARTS):
+    elif any(_has_some(result, part) and not _has_scores(result, part) for part in _PARTS):
         said = "it does not have all scores of a part of the split"
     else:
         return
@@ -144,6 +161,10 @@ def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
 
 
 _PARTS = ("val", "test")
+
+
+def _has_some(values: Mapping[str, Any], part: str) -> bool:
+    return any(f"{part}_{score}" in values for score in ("micro_f1", *NUMBER_SCORES))
 
 
 def _has_scores(values: Mapping[str, Any], part: str) -> bool:
@@ -171,8 +192,13 @@ def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dic
     for key, check in MODEL.items():
         if key in metadata:
             values[key] = parsed(metadata[key], key, check, path)
-    values.setdefault("task", "multilabel" if values["multilabel"] else "classification")
-    if values["task"] == "regression" and (values["sizes"][-1] != 1 or values["multilabel"]):
+    check_network(values, n_bytes, path)
+    return values
+
+
+def check_network(values: Mapping[str, Any], n_bytes: int, path: Path) -> None:
+    """Check that names and sizes belong together, and that weights of `n_bytes` may have these."""
+    if network_task(values) == "regression" and values["sizes"][-1] != 1:
         raise FormatError(f"{path} is damaged: a regression has one output")
     sizes = values["sizes"]
     widths = {"class_names": sizes[-1], "feature_names": sizes[0]}
@@ -184,7 +210,13 @@ def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dic
     # A network is built before its weights are read: it must not be larger than these.
     if any(4 * n_in * n_out > n_bytes for n_in, n_out in pairwise(sizes)):
         raise FormatError(f"{path} is damaged: it has no weights of the sizes {sizes[:8]}")
-    return values
+
+
+def network_task(values: Mapping[str, Any]) -> Task:
+    """What a network predicts, from what a file has beside its weights."""
+    usual: Task = "multilabel" if values["multilabel"] else "classification"
+    task: Task = values.get("task", usual)
+    return task
 
 
 def parsed(data: str, field: str, check: Check, path: Path) -> Any:

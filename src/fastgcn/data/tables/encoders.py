@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from fastgcn.data.tables.files import decoded, floats, is_list, is_number, is_text
@@ -110,6 +110,41 @@ def feature_names(spec: Spec) -> list[str]:
         width = len(spec["idf"]) if kind == "text" else spec["width"]
         names = [f"{column}#{i}" for i in range(width)]
     return [*names, f"{column}:missing"] if spec["missing"] else names
+
+
+def shown_value(spec: Spec, values: FloatArray) -> Any:
+    """What a column had in the table, as far as the features (w,) it became still tell.
+
+    >>> spec = {"column": "city", "kind": "category", "missing": False, "values": ["Bonn", "Paris"]}
+    >>> shown_value(spec, np.array([0.0, 1.0]))
+    'Paris'
+    """
+    kind = spec["kind"]
+    if spec["missing"]:
+        if values[-1] != 0:
+            return "missing"
+        values = values[:-1]
+    if kind == "number":
+        return _raw_number(spec, float(values[0])) if len(values) else "constant"
+    if kind in ("category", "hashed"):
+        place = int(np.argmax(values)) if values.any() else None
+        if place is None:
+            return "another value"
+        return spec["values"][place] if kind == "category" else f"#{place}"
+    if kind == "date":
+        seconds = spec["mean"] + spec["deviation"] * float(values[0])
+        return str(np.datetime64(round(seconds / _DAY), "D"))
+    return f"{np.count_nonzero(values)} of {len(values)} numbers are not zero"
+
+
+def _raw_number(spec: Spec, value: float) -> float:
+    """The number that was encoded, up to rounding."""
+    if spec["scale"] == "quantile":
+        points = spec["quantiles"]
+        value = float(np.interp(ndtr(value), np.linspace(0, 1, len(points)), points))
+    elif spec["scale"] == "standard":
+        value = spec["mean"] + spec["deviation"] * value
+    return float(f"{value:.6g}")
 
 
 def number_matrix(batch: Mapping[str, pa.Array], columns: Sequence[str], rows: int) -> FloatArray:
