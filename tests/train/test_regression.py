@@ -178,6 +178,9 @@ def test_resuming_gives_the_same_bits(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fit(graph, config, run_dir=half, callbacks=[stop])
+    so_far = Run.load(half)  # its best epoch before the interruption
+    assert so_far.model.target == whole.model.target
+    assert fastgcn.predict(so_far, graph, [1]).shape == (1,)
     resumed = fastgcn.resume(half, graph)
     assert weights_of(resumed.model) == weights_of(whole.model)
     assert resumed.metrics["test_r2"] == whole.metrics["test_r2"]
