@@ -185,7 +185,8 @@ class FastGCNClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
     def predict_proba_new(self, **new: Any) -> FloatArray:
         """`predict_proba` for new nodes, which are given as for `predict_new`."""
         check_is_fitted(self, "run_")
-        return predict_new(self.run_, self.graph_, **new)[:, self._columns]
+        found: FloatArray = predict_new(self.run_, self.graph_, **new)[:, self._columns]
+        return found
 
     def score(self, X: Any, y: Any = None) -> float:
         """The share of nodes whose class (or whose whole label set) is predicted correctly.
@@ -261,7 +262,8 @@ class FastGCNRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
         """`predict` for nodes that the fitted graph does not have, given as for
         `fastgcn.predict_new`."""
         check_is_fitted(self, "run_")
-        return predict_new(self.run_, self.graph_, **new)
+        found: FloatArray = predict_new(self.run_, self.graph_, **new)
+        return found
 
     def score(self, X: Any, y: Any = None) -> float:
         """R², the share of the variance of the targets that is explained.

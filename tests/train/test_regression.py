@@ -200,6 +200,9 @@ def test_a_run_is_read_back_and_earlier_versions_refuse_it(tmp_path: Path) -> No
     fit(communities(), quick(epochs=1), run_dir=tmp_path / "classes")
     assert json.loads((tmp_path / "classes" / "config.json").read_text())["schema"] == 1
     assert "r2" in repr(again)
+    assert "R²" in again.plot()._repr_html_()
+    with pytest.raises(InputError, match="predicts a number has no confusions"):
+        again.confusion(graph)
     copied = again.save(tmp_path / "copy")
     assert Run.load(tmp_path / "copy").model.target == copied.model.target
 

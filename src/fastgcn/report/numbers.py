@@ -51,7 +51,7 @@ class Predicted:
 
 def evaluate_numbers(run: Run, graph: Graph) -> Predicted:
     """Predict the labelled test nodes, or else the validation nodes, or else the training nodes."""
-    part, nodes = labelled_part(graph)
+    part, nodes = labelled_part(graph, PART_NAMES)
     evaluate(run, graph, nodes[:1])  # checks that the network and the graph fit together
     found = predict(run, graph, nodes)
     assert graph.labels is not None
