@@ -265,6 +265,19 @@ def import_(
 
 
 @_measures()
+def tables(
+    customers: Annotated[int, typer.Option(help="Rows of the node table.")] = 200_000,
+    payments: Annotated[int, typer.Option(help="Rows of the edge table.")] = 2_000_000,
+    seeds: Seeds = None,
+) -> Suite:
+    """Train on tables of customers and payments, beside boosted trees on the same columns."""
+    from benchmarks.tables import Bank, experiment
+
+    bank = Bank(customers, payments, customers // 100)
+    return Suite([experiment(bank, seeds or 1)], "tables.jsonl", "tutorial.md")
+
+
+@_measures()
 def generate(scratch: Scratch = Path("/tmp")) -> Suite:
     """Generate a graph of Reddit's size, and open a store of 5 GB (needs 6 GB free)."""
     from benchmarks.data_costs import generate_experiment

@@ -2,8 +2,8 @@
 
 About 3 % of the customers are frauds. They pay each other more often, sign up late, and have
 other words in their notes, so that both the columns and the edges tell something. The tables have
-every nuisance of real ones: string ids, gaps, a column of row numbers, ids of customers that are
-not listed, codes that are numbers, text, dates, one value, values like ids.
+every nuisance of real ones: string ids, gaps, a column of row numbers, codes that are numbers,
+text, dates, one value, values like ids. In those of `raw_tables`, ids are wrong as well.
 """
 
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ class Customers:
     edges: pa.Table
     fraud: AnyArray
 
-    def write(self, folder: Path, kind: str = "csv") -> tuple[Path, Path]:
+    def write(self, folder: Path, kind: str = "csv", prefix: str = "") -> tuple[Path, Path]:
         """The two tables as files."""
-        paths = folder / f"customers.{kind}", folder / f"payments.{kind}"
+        paths = folder / f"{prefix}customers.{kind}", folder / f"{prefix}payments.{kind}"
         for path, table in zip(paths, (self.nodes, self.edges), strict=True):
             if kind == "parquet":
                 pa.parquet.write_table(table, path)
@@ -70,6 +70,40 @@ def customers(n: int = 200_000, payments: int = 2_000_000, seed: int = 0) -> Cus
     label[rng.random(n) < 0.4] = None
     columns["status"] = pa.array(label, pa.string())
     return Customers(pa.table(columns), _payments(rng, n, payments, fraud), fraud)
+
+
+def raw_tables(n: int, payments: int, new: int, seed: int = 0) -> tuple[Customers, Customers]:
+    """Tables with wrong ids too, and those of `new` more customers who come later.
+
+    Every hundredth customer has an old id such as 0000127. A tenth of the payments write it as 127,
+    and one payment in a thousand is to a customer who is not listed. The payments of new customers
+    have no wrong ids, and their table has no status.
+    """
+    bank = customers(n + new, payments, seed)
+    names = np.array(bank.nodes["customer"].to_pylist(), object)
+    olds = np.arange(27, n, 100)
+    names[olds] = [name[1:] for name in names[olds].tolist()]
+    row = np.arange(payments)
+    ends = [
+        np.array([int(text[1:]) for text in bank.edges[end].to_pylist()])
+        for end in ("payer", "payee")
+    ]
+    later = (ends[0] >= n) | (ends[1] >= n)
+    written = [names[found] for found in ends]
+    for end, found in enumerate(ends):
+        short = (row % 10 == 3) & (found % 100 == 27) & (found < n) & ~later
+        written[end][short] = found[short].astype(str)
+    unlisted = (row % 1000 == 1) & ~later
+    written[1][unlisted] = np.char.add("X", row[unlisted].astype(str))
+    edges = bank.edges
+    for name, texts in zip(("payer", "payee"), written, strict=True):
+        place = edges.column_names.index(name)
+        edges = edges.set_column(place, name, pa.array(texts, pa.string()))
+    place = bank.nodes.column_names.index("customer")
+    nodes = bank.nodes.set_column(place, "customer", pa.array(names, pa.string()))
+    old = Customers(nodes.slice(0, n), edges.filter(pa.array(~later)), bank.fraud[:n])
+    coming = nodes.slice(n).drop_columns(["status"])
+    return old, Customers(coming, edges.filter(pa.array(later)), bank.fraud[n:])
 
 
 def _gaps(rng: np.random.Generator, values: AnyArray, share: float) -> pa.Array:

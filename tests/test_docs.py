@@ -12,7 +12,8 @@ DOCS = ROOT / "docs"
 # The log tells of the code as it was.
 CURRENT = [ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - {DOCS / "LOG.md"})]
 
-# Not scale.md, whose example runs under torchrun, nor theory.md, which tests/proofs runs.
+# Not scale.md, whose example runs under torchrun, theory.md, which tests/proofs runs, nor
+# tutorial.md, which tests/test_tutorial.py runs.
 PAGES = ["architecture.md", "data.md", "diagnose.md", "report.md", "training.md"]
 
 
@@ -34,7 +35,7 @@ def test_an_example_runs(
 
 def test_every_other_page_is_without_examples_or_tested_elsewhere() -> None:
     with_examples = {page.name for page in DOCS.rglob("*.md") if "```python" in page.read_text()}
-    assert with_examples == {*PAGES, "scale.md", "theory.md"}
+    assert with_examples == {*PAGES, "scale.md", "theory.md", "tutorial.md"}
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.name)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fastgcn.infer.predict import embed, evaluate, predict
     from fastgcn.metrics import Metrics
     from fastgcn.model import GCN
+    from fastgcn.report.notebook import confusion, plot
     from fastgcn.sampling.block import Block, Sampler
     from fastgcn.sampling.check import check_sampler, tiny_graphs
     from fastgcn.sampling.layer import LayerSampler
@@ -91,6 +92,8 @@ _HOME = {
     "Explanation": "fastgcn.infer.explain",
     "evaluate": "fastgcn.infer.predict",
     "Metrics": "fastgcn.metrics",
+    "confusion": "fastgcn.report.notebook",
+    "plot": "fastgcn.report.notebook",
     "FastGCNClassifier": "fastgcn.estimator",
     "TensorBoardLogger": "fastgcn.train.callbacks",
     "FastGCNError": "fastgcn.errors",
@@ -141,6 +144,8 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "Explanation",
     "evaluate",
     "Metrics",
+    "confusion",
+    "plot",
     "FastGCNClassifier",
     "TensorBoardLogger",
     "FastGCNError",

@@ -130,7 +130,8 @@ class FastGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # ty
     def predict_proba_new(self, **new: Any) -> FloatArray:
         """`predict_proba` for new nodes, which are given as for `predict_new`."""
         check_is_fitted(self, "run_")
-        return predict_new(self.run_, self.graph_, **new)[:, self._columns]
+        found: FloatArray = predict_new(self.run_, self.graph_, **new)[:, self._columns]
+        return found
 
     def transform_new(self, **new: Any) -> FloatArray:
         """`transform` for new nodes, which are given as for `predict_new`."""

@@ -1,7 +1,8 @@
 """Progress for anything that takes more than a second: a bar on a terminal, lines elsewhere.
 
-The library is silent unless standard error is a terminal; the command line calls
-`plain_lines()` so that logs and pipes see progress too.
+The library is silent unless standard error is a terminal. The command line calls `plain_lines()`
+so that logs and pipes see progress too, and `fit(progress=True)` does the same while it trains. A
+notebook sees notes, and lines only if it asks for progress.
 """
 
 import sys
@@ -30,9 +31,27 @@ def silent() -> None:
     _silent = True
 
 
+@contextmanager
+def shown(on: bool | None) -> Iterator[None]:
+    """Show progress and notes inside, or with False nothing; None changes nothing."""
+    global _plain, _silent
+    before = _plain, _silent
+    if on is not None:
+        _plain, _silent = _plain or on, _silent or not on
+    try:
+        yield
+    finally:
+        _plain, _silent = before
+
+
+def visible() -> bool:
+    """True if progress is shown, as bars or as lines."""
+    return not _silent and (sys.stderr.isatty() or _plain)
+
+
 def note(text: str) -> None:
-    """Print a line for people, if progress is shown."""
-    if not _silent and (sys.stderr.isatty() or _plain):
+    """Print a line for people, if progress is shown or a notebook runs this."""
+    if visible() or (not _silent and "ipykernel" in sys.modules):
         print(printable(text), file=sys.stderr, flush=True)
 
 

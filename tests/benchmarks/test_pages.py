@@ -129,6 +129,7 @@ def test_claims_say_whether_they_are_met() -> None:
         (["estimators", "--docs"], "docs/estimators.md"),
         (["import", "--docs"], "docs/benchmarks.md"),
         (["generate", "--docs"], "docs/benchmarks.md"),
+        (["tables", "--docs"], "docs/tutorial.md"),
         (["peers", "--docs"], "docs/benchmarks.md"),
         (["reproduce", "--readme", "README.md", "--out"], "README.md"),
     ],

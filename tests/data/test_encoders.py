@@ -28,6 +28,7 @@ KNOWN = {**IDS, "label": ["a", "b"] * (N // 2), "split": SPLIT}
 
 
 def features(folder: Path, columns: dict[str, Any], **options: Any) -> tuple[Graph, AnyArray]:
+    options = {"degree": False, **options}
     graph = read(folder, {**KNOWN, **columns}, NO_EDGES, **options)
     assert isinstance(graph.features, np.ndarray)
     return graph, graph.features
@@ -254,7 +255,7 @@ def test_encoders_are_kept_in_the_store(tmp_path: Path) -> None:
     stored = open_store(tmp_path / "store")
     assert stored.imported is not None
     encoders = Encoders(stored.imported["encoders"])
-    assert encoders.names == list(stored.feature_names or ())
+    assert [*encoders.names, "degree"] == list(stored.feature_names or ())
     row = encoders.encode({"city": pa.array(["Oslo", "Rome", None])}, 3)
     assert row.tolist() == [[1, 0], [0, 1], [0, 0]]
     # A table that is imported like it is encoded by the same values, not by its own.
@@ -264,7 +265,7 @@ def test_encoders_are_kept_in_the_store(tmp_path: Path) -> None:
     import_tables(other, edges, tmp_path / "like", like=tmp_path / "store")
     like = open_store(tmp_path / "like")
     assert isinstance(like.features, np.ndarray)
-    assert like.features[:2].tolist() == [[0, 1], [0, 0]]
+    assert like.features[:2, :2].tolist() == [[0, 1], [0, 0]]
     assert "'more' of" in notes(like)
     assert "no training node has, in 100 of 200 rows" in notes(like)
     with pytest.raises(InputError, match="like has all encoders; leave drop out"):

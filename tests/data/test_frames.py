@@ -80,7 +80,8 @@ def test_names_of_rows_of_pandas() -> None:
 def test_categories_keep_their_codes_apart() -> None:
     codes = pa.array([1, 2] * 20).dictionary_encode()
     table = pa.table({"id": COLUMNS["id"], "code": codes})
-    assert Graph.from_tables(table, pa.table(EDGES)).feature_names == ("code=1", "code=2")
+    names = Graph.from_tables(table, pa.table(EDGES)).feature_names
+    assert names == ("code=1", "code=2", "degree")
 
 
 @pytest.mark.parametrize("wrong", [5, None, [1, 2], {"id": [1]}, np.eye(3), pa.Table])

@@ -202,6 +202,43 @@ def test_a_graph_without_features(tmp_path: Path) -> None:
         read(tmp_path, bare, structure=0)
 
 
+WITH_KINDS = {**NODES, "split": ["train", "train", "val", "test"], "kind": ["p", "q", "p", None]}
+
+
+def test_the_degree_is_a_feature_of_encoded_tables(tmp_path: Path) -> None:
+    graph = read(tmp_path, WITH_KINDS)
+    assert graph.feature_names is not None
+    assert graph.feature_names[-1] == "degree"
+    assert isinstance(graph.features, np.ndarray)
+    np.testing.assert_allclose(graph.features[:, -1], np.log1p([1, 2, 2, 1]), rtol=1e-6)
+    assert "the feature 'degree' is the logarithm" in notes(graph)
+    for other, times in (
+        (read(tmp_path, WITH_KINDS, degree=False), 0),
+        (read(tmp_path, NODES), 0),  # numbers that are taken as they are
+        (read(tmp_path, WITH_KINDS, structure=4), 1),  # it has the degree already
+    ):
+        assert list(other.feature_names or ()).count("degree") == times
+        assert "the feature 'degree'" not in notes(other)
+    asked = read(tmp_path, NODES, degree=True)
+    assert asked.feature_names == ("size", "share", "degree")
+    alone = read(tmp_path, {"id": NODES["id"], "label": NODES["label"]}, degree=True)
+    assert alone.feature_names == ("degree",)
+
+
+def test_a_table_imported_like_another_has_the_degree_too(tmp_path: Path) -> None:
+    nodes = write(tmp_path / "n.csv", WITH_KINDS)
+    edges = write(tmp_path / "e.csv", EDGES)
+    for name, degree in (("with", None), ("without", False)):
+        import_tables(nodes, edges, tmp_path / name, degree=degree)
+        import_tables(nodes, edges, tmp_path / f"{name}-2", like=tmp_path / name)
+        first, second = (fastgcn.load(tmp_path / each) for each in (name, f"{name}-2"))
+        np.testing.assert_array_equal(first.features, second.features)
+        assert second.feature_names == first.feature_names
+        assert first.imported is not None
+        assert second.imported is not None
+        assert first.imported["structure"] == second.imported["structure"]
+
+
 def test_structure_tells_communities_apart() -> None:
     rng = np.random.default_rng(0)
     n, side = 200, np.arange(200) % 2

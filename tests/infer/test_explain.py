@@ -279,7 +279,7 @@ def test_columns_of_a_table(shop: tuple[Path, Path]) -> None:
         assert values["city"] == city
         assert values["age"] == ("missing" if not age else pytest.approx(float(age), abs=0.5))
         assert values["since"] == since
-        assert set(values) == {"city", "age", "since"}
+        assert set(values) == {"city", "age", "since", "degree"}
         first += found.features[0].name == "city"
     assert first >= 18
 

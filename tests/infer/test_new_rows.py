@@ -59,7 +59,7 @@ def test_new_rows_are_encoded_like_old_ones(bank: Customers, run: fastgcn.Run) -
     graph = _store(run)
     new = read_new_nodes(_rows(bank), EDGES, graph)
     assert isinstance(graph.features, np.ndarray)
-    np.testing.assert_array_equal(new["features"], graph.features[:3])
+    np.testing.assert_array_equal(new["features"][:, :-1], graph.features[:3, :-1])
     assert new["node_ids"] == ["X0", "X1", "X2"]
     assert new["weights"].tolist() == [2, 3]
     found = fastgcn.predict_new(run, graph, nodes=_rows(bank), edges=EDGES)
@@ -161,3 +161,25 @@ def test_new_nodes_of_a_graph_whose_features_are_its_structure() -> None:
     joined = pa.table({"source": [100] * 10 + [101] * 10, "target": [*own, *(own + 1)]})
     found = fastgcn.predict_new(trained, graph, nodes=new, edges=joined)
     assert found.argmax(axis=1).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_new_nodes_have_degrees_like_old_ones(directed: bool) -> None:
+    """As in an import of all rows: edges to new nodes count, and repeated ones count once."""
+    from fastgcn.data.tables.new_rows import read_new_nodes
+
+    def table(ids: str) -> pa.Table:
+        return pa.table({"id": list(ids), "kind": ["x", "y", None] * (len(ids) // 3)})
+
+    old = pa.table({"source": list("abc"), "target": list("bca"), "weight": [1.0, 2.0, 3.0]})
+    ends = [("d", "a"), ("d", "a"), ("a", "d"), ("d", "e"), ("e", "e"), ("b", "e"), ("f", "c")]
+    source, target = zip(*ends, strict=True)
+    new = pa.table({"source": source, "target": target, "weight": [1.0] * 6 + [0.0]})
+    few = fastgcn.Graph.from_tables(table("abc"), old, directed=directed)
+    all_ = fastgcn.Graph.from_tables(
+        table("abcdef"), pa.concat_tables([old, new]), directed=directed
+    )
+    found = read_new_nodes(table("def"), new, few)["features"]
+    assert isinstance(all_.features, np.ndarray)
+    assert few.feature_names == all_.feature_names == ("kind=x", "kind=y", "kind:missing", "degree")
+    np.testing.assert_allclose(found, all_.features[3:], rtol=1e-6)

@@ -323,7 +323,7 @@ def training_work(sizes: Sizes, config: TrainConfig, widths: Sequence[int]) -> f
     """
     full_batch = config.method == "gcn"
     rows = float(sizes.batch_nodes if full_batch else min(config.batch_size, sizes.batch_nodes))
-    steps = math.ceil(sizes.batch_nodes / rows)
+    steps = math.ceil(sizes.batch_nodes / max(rows, 1))  # no training nodes: refused later
     degree, layers, work = sizes.entries / sizes.nodes, list(pairwise(widths)), 0.0
     for number in range(len(layers) - 1, config.precompute - 1, -1):
         met = 1 - (1 - min(rows / sizes.nodes, 1.0)) ** degree

@@ -292,6 +292,13 @@ def import_(
     structure: Annotated[
         int | None, typer.Option(help="Make so many features of the edges, such as 64.")
     ] = None,
+    degree: Annotated[
+        bool | None,
+        typer.Option(
+            "--degree/--no-degree",
+            help="The node's degree as a feature; by default if columns are encoded.",
+        ),
+    ] = None,
     source_column: Annotated[
         str, typer.Option("--source", help="Edge table: column of the first end.")
     ] = "source",
@@ -348,6 +355,7 @@ def import_(
         "scale": scale,
         "like": like,
         "structure": structure,
+        "degree": degree,
         "default_weight": default_weight,
         "type_column": type_column,
         "types": types,

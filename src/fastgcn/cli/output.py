@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -190,63 +189,24 @@ def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None
     )
 
 
-_USUAL = ("val_micro_f1", "val_macro_f1", "val_accuracy", "val_loss")
-_LINE_EVERY = 5.0  # seconds between plain lines
-
-
 class EpochView:
     """Shows the record of each epoch; if a run is interrupted, says how to continue it."""
 
     def __init__(self, epochs: int, tensorboard: Path | None, run_dir: Path, *, show: bool) -> None:
-        self.epochs, self.run_dir = epochs, run_dir
-        self._bar: Any = None
-        self._task: Any = None
-        self._next_line = 0.0
-        self._last = ""
-        self._validated: dict[str, Any] | None = None  # the last record with validation
-        self._show = show
-        self._log: Any = None
-        if tensorboard is not None:
-            from fastgcn.train.callbacks import TensorBoardLogger
+        from fastgcn.train.callbacks import ShowEpochs, TensorBoardLogger
 
-            self._log = TensorBoardLogger(tensorboard)
+        self._run_dir = run_dir
+        self._epochs = ShowEpochs(epochs, show=show)
+        self._log = None if tensorboard is None else TensorBoardLogger(tensorboard)
 
     def __enter__(self) -> "EpochView":
-        if self._show and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("epoch {task.completed}/{task.total}"),
-                BarColumn(bar_width=30),
-                TextColumn("{task.description}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("", total=self.epochs)
+        self._epochs.__enter__()
         return self
 
     def __call__(self, record: dict[str, Any]) -> None:
         if self._log is not None:
             self._log(record)
-        text = f"loss {record['train_loss']:.4f}"
-        if "val_micro_f1" in record:
-            self._validated = record
-        if self._validated is not None:
-            text += f"  val F1 {self._validated['val_micro_f1']:.4f}"
-            others = [n for n in self._validated if n.startswith("val_") and n not in _USUAL]
-            text += "".join(f"  {name} {self._validated[name]:.4f}" for name in others)
-            if self._validated is not record:
-                text += f" (epoch {self._validated['epoch']})"
-        text += f"  {1000 * record['seconds_per_batch']:.2f} ms a batch"
-        self._last = f"epoch {record['epoch']}: {text}"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=record["epoch"], description=text)
-        elif time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + _LINE_EVERY
-            say(self._last)
-            self._last = ""
+        self._epochs(record)
 
     def __exit__(
         self,
@@ -254,14 +214,11 @@ class EpochView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-        elif self._last:
-            say(self._last)
+        self._epochs.__exit__(kind, error, trace)
         if self._log is not None:
             self._log.close()
-        begun = (self.run_dir / "config.json").exists()
+        begun = (self._run_dir / "config.json").exists()
         if isinstance(error, Stopped) and begun:
-            error.hint = f"continue with: fastgcn train --resume {self.run_dir}"
+            error.hint = f"continue with: fastgcn train --resume {self._run_dir}"
         elif isinstance(error, KeyboardInterrupt) and begun:
-            say(f"Stopped with another process; continue: fastgcn train --resume {self.run_dir}")
+            say(f"Stopped with another process; continue: fastgcn train --resume {self._run_dir}")

@@ -82,7 +82,7 @@ IMPORTED: Check = record(
         "encoders": list_of(_encoder, longest=MOST),
         "notes": list_of(text()),
     },
-    {"types": optional(mapping(_finite)), "structure": optional(_WIDTH)},
+    {"types": optional(mapping(_finite)), "structure": optional(integer(0, 4096))},
 )
 
 # The columns of tables of new nodes, unless the import names others.

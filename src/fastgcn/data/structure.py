@@ -73,7 +73,13 @@ def structural_rows(csr: CSR, width: int, *, seed: int = 0) -> FloatArray:
     for _ in range(_HOPS):
         rows = unit_length(mean_over_neighbours @ rows)
         total += rows
-    return np.hstack([np.log1p(degrees)[:, None].astype(np.float32), unit_length(total)])
+    return np.hstack([log_degrees(degrees)[:, None], unit_length(total)])
+
+
+def log_degrees(degrees: IntArray) -> FloatArray:
+    """(n,) float32: the logarithm of one more than the number of neighbours."""
+    logarithms: FloatArray = np.log1p(degrees).astype(np.float32)
+    return logarithms
 
 
 def unit_length(rows: FloatArray) -> FloatArray:
@@ -81,12 +87,14 @@ def unit_length(rows: FloatArray) -> FloatArray:
     return scaled.astype(np.float32)
 
 
-def rows_of_new_nodes(known: FloatArray, neighbours: IntArray, owners: IntArray, k: int) -> Any:
+def rows_of_new_nodes(
+    known: FloatArray, neighbours: IntArray, owners: IntArray, degrees: IntArray
+) -> FloatArray:
     """(k, 1 + width): for k new nodes, with `neighbours` (m,) among old ones and their `owners`.
 
     A new node has its own degree, and the mean of its old neighbours' other features.
     """
-    total = np.zeros((k, known.shape[1]), np.float32)
+    total = np.zeros((len(degrees), known.shape[1]), np.float32)
     np.add.at(total, owners, known[neighbours])
-    degrees = np.bincount(owners, minlength=k)
-    return np.hstack([np.log1p(degrees)[:, None].astype(np.float32), unit_length(total[:, 1:])])
+    rows: FloatArray = np.hstack([log_degrees(degrees)[:, None], unit_length(total[:, 1:])])
+    return rows

@@ -341,3 +341,10 @@ def plain_ids(own_ids: Sequence[Any] | None, n: int) -> list[Any]:
     if own_ids is None:
         return list(range(n))
     return own_ids.tolist() if isinstance(own_ids, np.ndarray) else list(own_ids)
+
+
+def check_default_weight(value: Any) -> None:
+    """Refuse what cannot be the weight of edges that have none; None is no such weight."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value < np.inf):
+        raise InputError(f"default_weight must be a number of at least 0, got {value!r}")

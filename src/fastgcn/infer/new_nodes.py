@@ -21,6 +21,7 @@ from fastgcn.graph.edges import EnlargedEdges, NewNodes
 from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, layers_of, model_of
+from fastgcn.infer.tables import data_frame, prediction_columns
 from fastgcn.model import GCN
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def predict_new(
     nodes: Any = None,
     edges: Any = None,
     default_weight: float | None = None,
-) -> FloatArray:
+    as_frame: bool = False,
+) -> Any:
     """(k, C) float32: class probabilities of k new nodes, by the full network.
 
     `nodes` and `edges` are tables of the new nodes and their edges, files or data frames with the
@@ -52,11 +54,23 @@ def predict_new(
     On a graph with weights, new edges must have weights too; `default_weight` is the weight of
     those that have none.
 
+    With `as_frame`, the result is a data frame of pandas, as that of `fastgcn.predict`.
+
     The result equals, up to rounding, a prediction on the whole enlarged graph.
     """
+    if as_frame and isinstance(run_or_model, GCN):
+        raise InputError("as_frame=True needs a run, which knows the names of the classes")
     model = model_of(run_or_model)
     given = _Given(features, source, target, weights, node_ids, nodes, edges)
-    return _rows(run_or_model, graph, given, default_weight, len(model.layers), model.probabilities)
+    if as_frame:
+        given = _Given(**given.arrays(run_or_model, graph), nodes=None, edges=None)
+    depth = len(model.layers)
+    found = _rows(run_or_model, graph, given, default_weight, depth, model.probabilities)
+    if not as_frame or isinstance(run_or_model, GCN):
+        return found
+    numbers = range(graph.n_nodes, graph.n_nodes + len(found))
+    ids = numbers if given.node_ids is None else given.node_ids
+    return data_frame(prediction_columns(ids, found, run_or_model))
 
 
 def embed_new(
@@ -158,10 +172,7 @@ def read_new_nodes(run_or_model: "Run | GCN", graph: Graph, nodes: Any, edges: A
 
 def with_default(graph: Graph, weights: Any, default: float | None, source: Any) -> Any:
     """The weights of new edges, with the default where there are none."""
-    if default is not None and not (
-        isinstance(default, int | float) and not isinstance(default, bool) and 0 <= default < np.inf
-    ):
-        raise InputError(f"default_weight must be a number of at least 0, got {default!r}")
+    checks.check_default_weight(default)
     if graph.weights is None or (weights is None and not np.size(source)):
         return weights
     if weights is None and default is None:

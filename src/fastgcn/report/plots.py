@@ -151,8 +151,11 @@ def bars(
     y_label: str,
     y_log: bool = False,
     unit: str = "",
+    long_names: bool = False,
 ) -> str:
     """Horizontal bars: one per series for every name in `groups`; None is an unknown value.
+
+    Names stand above the bars if there are several series, or with `long_names`; else beside them.
 
     >>> svg = bars(["cora"], [("GCN", [0.81]), ("FastGCN", [None])], title="F1",
     ...            description="One of two.", y_label="micro-F1")
@@ -168,7 +171,7 @@ def bars(
     texts = [[_value_text(v, unit) for v in values] for _, values in series]
     scale = _bar_scale(known, y_log, max((len(t) for each in texts for t in each), default=0))
     start = scale["domain"][0] if y_log else 0.0
-    many = len(series) > 1
+    many = len(series) > 1 or long_names
     rows: list[Spec] = []
     heads: list[Spec] = []
     names: list[str] = []
@@ -194,6 +197,7 @@ def bars(
     if many:
         left: Spec = {"type": "text", "align": "left", "fontWeight": 600, "x": 0}
         layers.append(layer(heads, left, y=y, text={"field": "text"}))
+    if len(series) > 1:
         layers.append(_legend([(s, _color(i), _MARKERS[1]) for i, (s, _) in enumerate(series)]))
     step = {"step": 22 if many else 28}
     return picture({"height": step, "layer": layers}, title=title, description=description)

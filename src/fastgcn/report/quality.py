@@ -1,13 +1,14 @@
 """How good the predictions are: sections on the scores, the classes, the degrees and the map."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fastgcn.arrays import BoolArray, FloatArray, IntArray
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, nearest
 from fastgcn.graph.graph import Graph
 from fastgcn.infer.predict import embed, evaluate, predict
 from fastgcn.metrics import Decision, Metrics, measure
@@ -63,9 +64,9 @@ class Evaluated:
         )
 
 
-def evaluate_run(run: Run, graph: Graph) -> Evaluated:
-    """Predict the labelled test nodes, or else the validation nodes, or else the training nodes."""
-    part, nodes = _labelled_part(graph)
+def evaluate_run(run: Run, graph: Graph, part: str | None = None) -> Evaluated:
+    """Predict the labelled nodes of a part; by default the first of test, val, train with some."""
+    part, nodes = _labelled_part(graph, PART_NAMES if part is None else (part,))
     evaluate(run, graph, nodes[:1])  # checks that the network and the graph fit together
     probabilities = predict(run, graph, nodes)
     assert graph.labels is not None
@@ -77,18 +78,28 @@ def evaluate_run(run: Run, graph: Graph) -> Evaluated:
     return Evaluated(part, nodes, labels, probabilities, scores, shown, decision)
 
 
-def _labelled_part(graph: Graph) -> tuple[str, IntArray]:
+def _labelled_part(graph: Graph, names: Iterable[str]) -> tuple[str, IntArray]:
     parts = dict(graph.split.items())
-    for name in PART_NAMES if graph.labels is not None else ():
+    for name in names if graph.labels is not None else ():
+        if name not in parts:
+            raise InputError(
+                f"a part of the split is one of {', '.join(parts)}, got {name!r}"
+                f"{nearest(name, parts)}"
+            )
         nodes = np.asarray(parts[name])
         if graph.labels is not None and graph.labels.ndim == 1:
             nodes = nodes[graph.labels[nodes] >= 0]
         if nodes.size:
             return name, nodes
     raise InputError(
-        f"{graph.name} has no labelled node in its split, and a report needs some; "
-        "name a graph with labels, or give --split random"
+        f"{graph.name} has no labelled node in {_named(names)}, and its predictions cannot be "
+        "compared; name a graph with labels, or give --split random"
     )
+
+
+def _named(parts: Iterable[str]) -> str:
+    names = list(parts)
+    return "its split" if len(names) > 1 else f"the {names[0]} part of its split"
 
 
 def headline(run: Run, found: Evaluated) -> str:

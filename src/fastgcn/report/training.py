@@ -37,15 +37,7 @@ def learning_curves(run: Run) -> Section:
     history = run.history
     kept = history[run.metrics["best_epoch"] - 1]
     validated = sum("val_loss" in record for record in history)
-    content: list[Content] = [_from_first_to_last(run, kept)]
-    if len(history) > 1:
-        caption = "Cross entropy of the training batches and of the validation nodes."
-        loss = {"training": "train_loss", "validation": "val_loss"}
-        content.append(_curve(history, kept, loss, "Loss", "cross entropy", caption))
-    if validated > 1:
-        score = {"validation": "val_micro_f1"}
-        caption = "Micro-F1 of the validation nodes."
-        content.append(_curve(history, kept, score, "Validation micro-F1", "micro-F1", caption))
+    content: list[Content] = [_from_first_to_last(run, kept), *curves(run)]
     note = "The training loss is the mean over the batches of an epoch, as sampled, while the "
     note += "weights change"
     if validated:
@@ -54,6 +46,32 @@ def learning_curves(run: Run) -> Section:
         note += f"; validation is by the full network after {when}"
     content += [_milestones(history, kept), f"{note}."]
     return Section("curves", "Learning curves", "Did training converge, and when?", content)
+
+
+def curves(run: Run) -> list[Figure]:
+    """The loss and the score that validation selects by, of runs that have several epochs."""
+    history, found = run.history, []
+    kept = history[run.metrics["best_epoch"] - 1]
+    if len(history) > 1:
+        caption = "Cross entropy of the training batches and of the validation nodes."
+        loss = {"training": "train_loss", "validation": "val_loss"}
+        found.append(_curve(history, kept, loss, "Loss", "cross entropy", caption))
+    metric = run.metrics.get("metric", "micro_f1")  # runs of earlier versions lack it
+    if metric != "loss" and sum(f"val_{metric}" in record for record in history) > 1:
+        name = score_name(metric)
+        caption = f"{name[0].upper()}{name[1:]} of the validation nodes."
+        score = {"validation": f"val_{metric}"}
+        found.append(_curve(history, kept, score, f"Validation {name}", name, caption))
+    return found
+
+
+def score_name(metric: str) -> str:
+    """
+    >>> score_name("micro_f1"), score_name("average_precision"), score_name("recall@5%")
+    ('micro-F1', 'average precision', 'recall@5%')
+    """
+    own = {"f1": "F1", "micro_f1": "micro-F1", "macro_f1": "macro-F1", "roc_auc": "ROC-AUC"}
+    return own.get(metric, metric.replace("_", " "))
 
 
 def _from_first_to_last(run: Run, kept: dict[str, Any]) -> str:

@@ -197,7 +197,7 @@ def seconds_on_gpu(graph: Graph, config: TrainConfig) -> float:
     if config.method == "gcn":
         share = sizes.batch_nodes / sizes.nodes
         return judged + moved(sizes.nodes, sizes.entries * share)
-    rows = min(config.batch_size, sizes.batch_nodes)
+    rows = max(1, min(config.batch_size, sizes.batch_nodes))
     held = (rows + sum(config.layer_samples)) * width
     return judged + math.ceil(sizes.batch_nodes / rows) * (_STEP + _OF_A_NUMBER * held)
 

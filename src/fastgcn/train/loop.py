@@ -4,6 +4,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,7 +20,8 @@ from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.model import GCN, all_finite
-from fastgcn.progress import note
+from fastgcn.progress import note, shown, visible
+from fastgcn.train.callbacks import ShowEpochs
 from fastgcn.train.decision import decide, usual_scores, warnings
 from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.presets import resolve
@@ -46,6 +48,7 @@ def fit(
     model: GCN | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
+    progress: bool | None = None,
     **settings: Any,
 ) -> Run:
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
@@ -67,6 +70,10 @@ def fit(
     `callbacks` are called with the record of each epoch. If one returns True, training ends
     after that epoch, and the run is finished as if early stopping had ended it.
 
+    With `progress=True`, standard error (in a notebook, the cell) shows the epochs and what was
+    chosen for you: a bar on a terminal, lines elsewhere. With False, nothing is shown. By default,
+    a terminal sees bars of steps that take long, a notebook sees only the notes.
+
     If a loss or a weight becomes NaN or infinite, `DivergedError` says what to change. Its `run`,
     and `run_dir`, hold the best epoch before that.
 
@@ -75,22 +82,23 @@ def fit(
     >>> len(run.history), run.config.norm
     (2, 'layer')
     """
-    if not isinstance(graph, Graph):
-        graph = load(graph)
-    if shard is None and sampler is None and model is None:
-        choice = choose(graph, config, settings)
-    else:
-        sampled = True if model is None else None
-        choice = Choice(resolve(graph, config, settings, sampled=sampled))
-    return fit_choice(
-        graph,
-        choice,
-        run_dir=run_dir,
-        sampler=sampler,
-        model=model,
-        callbacks=callbacks,
-        shard=shard,
-    )
+    if progress not in (None, True, False):
+        raise InputError(f"progress must be True, False or None, got {progress!r}")
+    with shown(progress):
+        if not isinstance(graph, Graph):
+            graph = load(graph)
+        if shard is None and sampler is None and model is None:
+            choice = choose(graph, config, settings)
+        else:
+            sampled = True if model is None else None
+            choice = Choice(resolve(graph, config, settings, sampled=sampled))
+        train = partial(
+            fit_choice, graph, choice, run_dir=run_dir, sampler=sampler, model=model, shard=shard
+        )
+        if not (progress and visible()):
+            return train(callbacks=callbacks)
+        with ShowEpochs(choice.config.epochs) as show:
+            return train(callbacks=[show, *callbacks])
 
 
 def fit_choice(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from fastgcn.graph.graph import Graph
     from fastgcn.infer.explain import Explanation
+    from fastgcn.report.notebook import Picture
 
 SCHEMA = 1
 
@@ -112,6 +113,18 @@ class Run:
         except ImportError:
             raise InputError("history_frame() needs pandas; run.history is a list") from None
         return pandas.DataFrame(self.history).set_index("epoch")
+
+    def plot(self) -> "Picture":
+        """The loss and the validation score by epoch, and the race (`fastgcn.plot`)."""
+        import fastgcn  # pictures are made above this module
+
+        return fastgcn.plot(self)
+
+    def confusion(self, graph: "Graph", part: str = "test") -> "pandas.DataFrame":
+        """How many nodes of each class are predicted as each class (`fastgcn.confusion`)."""
+        import fastgcn  # predictions are made above this module
+
+        return fastgcn.confusion(self, graph, part)
 
     def explain(self, graph: "Graph", node: Any, **options: Any) -> "Explanation":
         """Which features and neighbours made the prediction for a node: `fastgcn.explain`."""

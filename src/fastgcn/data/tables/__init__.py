@@ -1,5 +1,6 @@
 """Node and edge tables to a store or a `Graph`: files, data frames, Arrow tables and queries."""
 
+import inspect
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,26 +14,34 @@ from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.imported import SCALES, read_imported
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
 from fastgcn.data.store import StoreWriter, open_store
-from fastgcn.data.structure import check_width, structural_names, structural_rows
+from fastgcn.data.structure import (
+    check_width,
+    log_degrees,
+    structural_names,
+    structural_rows,
+)
 from fastgcn.data.tables.edges import (
     EdgeOptions,
     EdgeReader,
     edge_tables,
     is_weighted,
     type_weights,
+    written_otherwise,
 )
 from fastgcn.data.tables.encoders import Encoders
 from fastgcn.data.tables.features import feature_columns, write_features, write_known
 from fastgcn.data.tables.files import Table
 from fastgcn.data.tables.frames import table_of
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, read_nodes
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, nearest
+from fastgcn.graph.checks import check_default_weight
 from fastgcn.graph.csr import CSR
 from fastgcn.graph.graph import Graph
 from fastgcn.memory import memory_bytes
 from fastgcn.progress import note
 
 _UNKNOWN = ("refuse", "drop", "add")
+_COMPARED = 1000  # unknown ids that are looked for under other spellings
 
 
 def import_tables(
@@ -53,6 +62,7 @@ def import_tables(
     scale: str = "auto",
     like: str | os.PathLike[str] | None = None,
     structure: int | None = None,
+    degree: bool | None = None,
     classes: Sequence[Any] | None = None,
     random_split: int | bool | None = None,
     source: str = "source",
@@ -99,6 +109,9 @@ def import_tables(
             to another graph with the same columns.
         structure: make so many features of the edges (`fastgcn.structural_features`), beside those
             of the node table, which then may have none.
+        degree: make the logarithm of a node's degree a feature, because means over neighbours do
+            not tell it. By default if columns are encoded, not if all are numbers that are taken
+            as they are; `structure` has it in any case.
         classes: the names of the classes in order; by default all that occur, integers by
             size, others by name.
         random_split: the seed of a split into 60, 20 and 20 % of each class, instead of `split`.
@@ -120,8 +133,14 @@ def import_tables(
     budget = memory_bytes(memory)
     _choice(scale, ("auto", *(s for s in SCALES if s != "constant")), "scale")
     _choice(unknown, _UNKNOWN, "unknown")
+    check_default_weight(default_weight)
     if structure is not None:
         check_width(structure)
+        if degree is False:
+            raise InputError("the degree is one of the features of structure; leave degree out")
+        degree = False  # no column of its own
+    elif degree not in (None, True, False):
+        raise InputError(f"degree must be True, False or None, got {degree!r}")
     kinds = {"number": numeric, "category": categorical, "text": text, "date": date}
     node_options = NodeOptions(
         id, label, split, features, classes, random_split, scale, drop, kinds
@@ -142,24 +161,26 @@ def import_tables(
         found, ids = read_nodes(node_table, node_options, notes)
         columns = None
         if like is None:
-            columns = feature_columns(
-                node_table, node_options, found.taken, notes, needed=structure is None
-            )
+            needed = structure is None and not degree
+            columns = feature_columns(node_table, node_options, found.taken, notes, needed=needed)
         in_table = found.n
         if unknown == "add":
             extra = reader.unknown_ids(found.index)
             if len(extra):
                 ids.add(extra)
-                found = _enlarged(found, ids.index(), notes)
+                hint = written_otherwise(found.index, extra.slice(0, _COMPARED).to_pylist())
+                found = _enlarged(found, ids.index(), notes, hint)
         _put_nodes(writer, found)
         if columns is not None:
-            encoders = write_features(
-                node_table, columns, found, node_options, writer, notes, in_table
+            encoders, degree = write_features(
+                node_table, columns, found, node_options, writer, notes, in_table, degree
             )
         else:
             assert like is not None
-            encoders = Encoders(read_imported(Path(like))["encoders"])
-            write_known(node_table, encoders, found, writer, notes, in_table)
+            known = read_imported(Path(like))
+            encoders = Encoders(known["encoders"])
+            degree = known.get("structure") == 0 if degree is None else degree
+            write_known(node_table, encoders, found, writer, notes, in_table, degree)
         sorter = EdgeSorter(writer, found.n, directed=directed, weighted=weighted, memory=budget)
         reader.feed(found.index, sorter)
         cleaned = sorter.finish()
@@ -170,6 +191,13 @@ def import_tables(
             notes.append(
                 f"{structure} features are random projections of a node's neighbourhood, and one "
                 "is the logarithm of its degree"
+            )
+        elif degree:
+            _add_degrees(writer)
+            names, structure = [*encoders.names, *structural_names(0)], 0
+            notes.append(
+                "the feature 'degree' is the logarithm of a node's number of neighbours, plus 1; "
+                "--no-degree leaves it out (degree=False in Python)"
             )
         for sentence in notes:
             note(f"Note: {sentence}.")
@@ -195,6 +223,13 @@ def import_tables(
                 "notes": notes,
             },
         )
+
+
+def _add_degrees(writer: StoreWriter) -> None:
+    """Fill the last column of the features, which was left for it."""
+    indptr = np.load(writer.path("indptr"), mmap_mode="r")
+    features = np.load(writer.path("features"), mmap_mode="r+")
+    features[:, -1] = log_degrees(np.diff(indptr))
 
 
 def _add_structure(writer: StoreWriter, structure: int, width: int) -> None:
@@ -231,6 +266,10 @@ def read_tables(nodes: Any, edges: Any, **options: Any) -> Graph:
     >>> graph.node_ids[1], graph.class_names[graph.labels[1]]
     ('bob', 'y')
     """
+    known = set(inspect.signature(import_tables).parameters) - {"nodes", "edges", "out", "force"}
+    for option in options:
+        if option not in known:
+            raise InputError(f"tables have no option {option!r}{nearest(option, known)}")
     with tempfile.TemporaryDirectory(prefix="fastgcn-") as folder:
         store = Path(folder, "graph")
         import_tables(nodes, edges, store, **options)
@@ -249,7 +288,7 @@ def read_tables(nodes: Any, edges: Any, **options: Any) -> Graph:
     )
 
 
-def _enlarged(nodes: Nodes, index: Any, notes: list[str]) -> Nodes:
+def _enlarged(nodes: Nodes, index: Any, notes: list[str], hint: str) -> Nodes:
     """The nodes with those that only the edge tables name, at the end and without labels."""
     n, labels = len(index.node_ids), nodes.labels
     if labels is not None:
@@ -257,7 +296,7 @@ def _enlarged(nodes: Nodes, index: Any, notes: list[str]) -> Nodes:
         labels = np.concatenate([labels, rest if labels.ndim == 2 else rest - 1])
     notes.append(
         f"{n - nodes.n:,} nodes are added, because only the edges name them, such as "
-        f"{index.node_ids[nodes.n]!r}; they have no labels, and their features are missing"
+        f"{index.node_ids[nodes.n]!r}; they have no labels, and their features are missing{hint}"
     )
     return Nodes(n, index, labels, nodes.class_names, nodes.split, nodes.taken)
 

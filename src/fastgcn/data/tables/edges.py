@@ -333,12 +333,13 @@ class EdgeReader:
             raise InputError(
                 f"{path} has {self._unknown_rows:,} rows with an id that the node table does "
                 f"not have: {listed(examples[:_EXAMPLES])}{more}; it must list every node"
-                f"{_alike(index, list(self._unknown_ids)) or _REMEDY}"
+                f"{written_otherwise(index, list(self._unknown_ids), _REMEDY)}"
             )
         if self._unknown_rows:
             self._notes.append(
                 f"{self._unknown_rows:,} edges are left out, because the node table does not have "
                 f"one of their ids, such as {listed(self._unknown_ids, 3)}"
+                f"{written_otherwise(index, list(self._unknown_ids))}"
             )
         if self._defaults:
             self._notes.append(
@@ -374,10 +375,13 @@ _REMEDY = (
 )
 
 
-def _alike(index: NodeIndex, unknown: list[Any]) -> str:
-    """A sentence if the node table writes ids of the edge table in another way."""
+def written_otherwise(index: NodeIndex, unknown: list[Any], otherwise: str = "") -> str:
+    """A sentence if the node table writes ids of the edge table in another way.
+
+    `otherwise` is said of the others, if most of the ids are written in no other way.
+    """
     if not isinstance(index.node_ids, TextIds):
-        return ""
+        return otherwise
     ids = index.node_ids
     known = pa.LargeStringArray.from_buffers(
         len(ids), pa.py_buffer(ids.offsets), pa.py_buffer(np.ascontiguousarray(ids.text))
@@ -385,13 +389,14 @@ def _alike(index: NodeIndex, unknown: list[Any]) -> str:
     simple = _simplified(known)
     own = _simplified(pa.array([str(each) for each in unknown], pa.large_string()))
     places = pc.index_in(own, value_set=simple)
-    if places.null_count > len(unknown) // 2:
-        return ""
+    if places.null_count == len(unknown):
+        return otherwise
     at = int(pc.index(places.is_valid(), True).as_py())
-    return (
+    sentence = (
         f"; the node table has {known[places[at].as_py()].as_py()!r} where the edge table has "
         f"{str(unknown[at])!r}: write ids alike in both tables"
     )
+    return sentence + (otherwise if places.null_count > len(unknown) // 2 else "")
 
 
 def _simplified(ids: pa.Array) -> pa.Array:

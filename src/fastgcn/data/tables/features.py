@@ -154,13 +154,18 @@ def write_features(
     writer: StoreWriter,
     notes: Notes,
     in_table: int,
-) -> Encoders:
+    degree: bool | None,
+) -> tuple[Encoders, bool]:
     """Fit encoders on the training nodes and write the store's `features` (n, F) float32.
 
-    Nodes from `in_table` on are not in the table: all their values are missing.
+    Nodes from `in_table` on are not in the table: all their values are missing. With `degree`, a
+    last column stays free for the degrees; with None, if columns are encoded. The encoders, and if
+    there is that column.
     """
     if not columns.types:
-        return Encoders([])
+        if degree:
+            writer.create("features", (nodes.n, 1), np.float32)
+        return Encoders([]), bool(degree)
     rows = _Rows(table, columns.types, in_table, nodes.index.node_ids)
     train: BoolArray | None = None
     if len(nodes.split.train):
@@ -168,7 +173,7 @@ def write_features(
         train[nodes.split.train] = True
     fitting = Fitting(columns.types, columns.forced, options.scale, table.path)
     copy = _PlainCopy(fitting, options.scale, writer, in_table)
-    copy.complete &= in_table == nodes.n
+    copy.complete &= in_table == nodes.n and not degree
     for start, batch in rows.batches():
         size = len(next(iter(batch.values())))
         numbers = number_matrix(batch, fitting.number_columns, size)
@@ -185,8 +190,10 @@ def write_features(
         raise InputError(f"{table.path} has no column that can be a feature; {'; '.join(said)}")
     encoders = Encoders(specs)
     notes += said
+    degree = not _is_plain(specs) if degree is None else degree
     if not (copy.complete and _is_plain(specs)):
-        out = writer.create("features", (nodes.n, encoders.width), np.float32)
+        out = writer.create("features", (nodes.n, encoders.width + degree), np.float32)
+        out = out[:, : encoders.width]
         encode_rows(rows, encoders, out[:in_table])
         out[in_table:] = Encoders(specs).encode({}, 1)
     if not _is_plain(specs):
@@ -194,7 +201,7 @@ def write_features(
         on = "the training nodes" if train is not None else "all nodes, as there is no split"
         notes.append(f"means, scales, categories and words are those of {on}")
     _say_seen(encoders, notes)
-    return encoders
+    return encoders, degree
 
 
 def _is_plain(specs: Sequence[Spec]) -> bool:
@@ -361,9 +368,11 @@ def write_known(
     writer: StoreWriter,
     notes: Notes,
     in_table: int,
+    degree: bool,
 ) -> None:
     """As `write_features`, by encoders that were fitted before."""
-    out = writer.create("features", (nodes.n, encoders.width), np.float32)
+    out = writer.create("features", (nodes.n, encoders.width + degree), np.float32)
+    out = out[:, : encoders.width]
     encode_known(table, encoders, out[:in_table], nodes.index.node_ids)
     out[in_table:] = Encoders(encoders.specs).encode({}, 1)
     unused = [n for n in table.types if n not in encoders.columns and n not in nodes.taken]

@@ -155,7 +155,13 @@ class TableFile(Table):
 
     def _csv_schema(self) -> pa.Schema:
         options = pa.csv.ConvertOptions()
-        return _open_csv(self.path, self._compression, *self._how(), options)[0].schema
+        schema = _open_csv(self.path, self._compression, *self._how(), options)[0].schema
+        for field in schema:
+            if pa.types.is_binary(field.type):  # Arrow's guess for text of another encoding
+                raise FormatError(
+                    f"{self.path} must be UTF-8 text, but column {field.name!r} is not"
+                )
+        return schema
 
     def _how(self) -> tuple[pa.csv.ReadOptions, pa.csv.ParseOptions]:
         return (

@@ -95,6 +95,8 @@ def _arrow(source: Any) -> pa.Table:
     if hasattr(source, "collect") and hasattr(source, "lazy"):  # a LazyFrame of polars
         source = source.collect()
     if hasattr(source, "index") and hasattr(source, "iloc"):  # of pandas: names of rows
+        if not hasattr(source, "columns"):
+            raise TypeError("it is one column; make a data frame of it")
         if any(name is not None for name in source.index.names):
             source = source.reset_index()
         return pa.Table.from_pandas(source, preserve_index=False)

@@ -1,6 +1,7 @@
 """Tables of new nodes and their edges, encoded as the tables of the training graph were."""
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -66,19 +67,29 @@ def read_new_nodes(
 
 
 def _structure(graph: Graph, ids: list[Any], new: Mapping[str, Any], width: int) -> FloatArray:
-    """(k, width): features made of the new nodes' edges to old ones."""
+    """(k, width): features made of the new nodes' edges."""
     assert isinstance(graph.features, np.ndarray)
     places = {str(own): i for i, own in enumerate(ids)}
-    pairs = [(str(a), str(b)) for a, b in zip(new["source"], new["target"], strict=True)]
-    pairs += [(b, a) for a, b in pairs]
+    weights = new["weights"]
+    there = repeat(True) if weights is None else weights != 0  # edges of weight zero are none
+    pairs = {
+        (str(a), str(b))
+        for a, b, counts in zip(new["source"], new["target"], there, strict=weights is not None)
+        if counts and str(a) != str(b)
+    }
+    if not graph.directed:
+        pairs |= {(b, a) for a, b in pairs}
+    degrees = np.zeros(len(ids), np.int64)
+    for a, _ in pairs:
+        if a in places:
+            degrees[places[a]] += 1
+    pairs |= {(b, a) for a, b in pairs}
     known = old_positions(graph, {b for _, b in pairs if b not in places})
-    ends = [(known[b], places[a]) for a, b in pairs if a in places and b in known]
+    ends = sorted((known[b], places[a]) for a, b in pairs if a in places and b in known)
     neighbours, owners = np.array(ends, np.int64).reshape(-1, 2).T
     touched, where = np.unique(neighbours, return_inverse=True)
-    rows: FloatArray = rows_of_new_nodes(
-        np.asarray(graph.features[touched, -width:]), where, owners, len(ids)
-    )
-    return rows
+    rows = np.asarray(graph.features[touched, -width:])
+    return rows_of_new_nodes(rows, where, owners, degrees)
 
 
 def _read_ids(table: Table, column: str) -> Nodes:
