@@ -31,7 +31,7 @@ def communities(
     near = np.where(group[:, None] == group[None, :], 0.3, 0.03)
     source, target = np.nonzero(rng.random((n, n)) < near)
     features = rng.normal(size=(n, 6)) + 1.5 * np.eye(classes, 6)[group]
-    features[features < 0.3] = 0  # so that sparse features are sparse
+    features[features < (1.4 if sparse else 0.3)] = 0  # so that sparse features are sparse
     labels = group[:, None] <= np.arange(classes) if multilabel else group
     turn = np.arange(n) % 5
     given = {

@@ -1,5 +1,6 @@
 """Settings by name: what each preset starts from, and that a graph of any kind can be trained."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,14 @@ def test_settings_fit_the_size_of_the_graph() -> None:
 @pytest.mark.parametrize(("sparse", "scaling"), [(False, "standard"), (True, "none")])
 def test_dense_features_are_standardised(sparse: bool, scaling: str) -> None:
     assert best_preset(communities(sparse=sparse)).feature_scaling == scaling
+
+
+def test_sparse_features_with_many_entries_are_treated_as_dense_ones() -> None:
+    dense = communities()
+    counts = replace(dense, features=csr_array(dense.features))
+    assert best_preset(counts) == best_preset(dense)
+    losses = [fit(graph, epochs=3, preset="fast").metrics["val_loss"] for graph in (counts, dense)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_few_training_nodes_among_many_are_trained_with_all_edges() -> None:

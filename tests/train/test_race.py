@@ -32,8 +32,20 @@ def test_the_winner_is_one_of_the_entrants() -> None:
     assert dict(found)[winner.name] == choice.config
     assert winner is choice.tried[0]
     assert choice.config.is_complete
-    first = rounds_of(choice.config)[0]
-    assert min(each.epochs for each in choice.tried) <= first < winner.epochs
+
+
+def test_a_round_drops_the_worse_half_but_for_those_close_to_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last round leaves one."""
+    monkeypatch.setattr("fastgcn.train.race._CLOSE", -1.0)
+    halved = sorted(each.epochs for each in choose(GRAPH, None, HERE).tried)
+    first, second = rounds_of(best_preset(GRAPH))[:2]
+    assert halved == [first, first, second, second]
+    monkeypatch.setattr("fastgcn.train.race._CLOSE", 1.0)
+    all_close = choose(GRAPH, None, HERE).tried
+    assert {each.epochs for each in all_close} == {second}
+    assert sum(each.kept for each in all_close) == 1
 
 
 def test_the_same_seed_gives_the_same_run_and_another_may_not() -> None:

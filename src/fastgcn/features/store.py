@@ -21,6 +21,9 @@ from fastgcn.graph.edges import Rows
 from fastgcn.kernels.products import add_part_product, sparse_times_sparse
 from fastgcn.progress import progress
 
+# The share of stored cells from which on a sparse matrix counts as dense.
+_NEARLY_DENSE = 0.2
+
 # Bytes of float64 that statistics read at once, so that a memory map is read in pieces.
 _CHUNK_BYTES = 1 << 26
 
@@ -35,8 +38,8 @@ class Statistics(NamedTuple):
 def column_statistics(features: FloatArray | csr_array, nodes: IntArray) -> Statistics:
     """Mean and 1/sd of every column of an (N, F) matrix over the rows `nodes`, at least one.
 
-    Sparse features keep a mean of zero, because subtracting another would fill the matrix. A
-    column that does not vary has scale one.
+    Sparse features keep a mean of zero, because subtracting another would fill the matrix; unless
+    they are `nearly_dense`. A column that does not vary has scale one.
 
     >>> column_statistics(np.array([[1.0, 5.0], [3.0, 5.0], [9.0, 9.0]]), np.array([0, 1]))
     Statistics(mean=array([2., 5.], dtype=float32), scale=array([1., 1.], dtype=float32))
@@ -44,32 +47,44 @@ def column_statistics(features: FloatArray | csr_array, nodes: IntArray) -> Stat
     return statistics_of(column_moments(features, nodes), sparse=isinstance(features, csr_array))
 
 
+def nearly_dense(entries: int, cells: int) -> bool:
+    """True if so many of a matrix's cells are stored that it is dense in effect.
+
+    The columns of such a matrix share a large mean, from which networks learn slowly.
+    """
+    return entries >= _NEARLY_DENSE * cells
+
+
 class ColumnMoments(NamedTuple):
-    """Over `rows` rows: each column's mean and its Σ (x - mean)², (F,) float64."""
+    """Over `rows` rows with `entries` stored: each column's mean and its Σ (x - mean)², (F,)."""
 
     rows: int
+    entries: int
     mean: FloatArray
     squares: FloatArray
 
     def joined(self, other: "ColumnMoments") -> "ColumnMoments":
         """The moments over the rows of both; no sums of raw squares, which would cancel."""
         total, difference = self.rows + other.rows, other.mean - self.mean
+        entries = self.entries + other.entries
         if total == 0:
             return self
         squares = self.squares + other.squares
         squares += difference**2 * (self.rows * other.rows / total)
-        return ColumnMoments(total, self.mean + difference * (other.rows / total), squares)
+        mean = self.mean + difference * (other.rows / total)
+        return ColumnMoments(total, entries, mean, squares)
 
 
 def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> ColumnMoments:
     """The moments over the rows `nodes`, which are read in pieces."""
     width = int(features.shape[1])
-    found = ColumnMoments(0, np.zeros(width), np.zeros(width))
+    found = ColumnMoments(0, 0, np.zeros(width), np.zeros(width))
     step = max(1, _CHUNK_BYTES // max(8 * width, 1))
     with progress("Measuring the features", len(nodes), "nodes") as advance:
         for start in range(0, len(nodes), step):
             ids = nodes[start : start + step]
-            found = found.joined(ColumnMoments(len(ids), *_moments(features[ids])))
+            rows = features[ids]
+            found = found.joined(ColumnMoments(len(ids), rows.size, *_moments(rows)))
             if isinstance(features, np.ndarray):
                 forget(features)
             advance(len(ids))
@@ -77,7 +92,8 @@ def column_moments(features: FloatArray | csr_array, nodes: IntArray) -> ColumnM
 
 
 def statistics_of(moments: ColumnMoments, *, sparse: bool) -> Statistics:
-    """Statistics that give these columns mean 0, unless sparse, and standard deviation 1."""
+    """Statistics that give these columns standard deviation 1, and mean 0 unless sparse."""
+    sparse = sparse and not nearly_dense(moments.entries, moments.rows * len(moments.mean))
     deviation = np.sqrt(moments.squares / moments.rows)
     scale = np.divide(1, deviation, out=np.ones(len(deviation)), where=deviation > 0)
     mean = np.zeros(len(scale)) if sparse else moments.mean

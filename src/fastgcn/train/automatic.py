@@ -11,6 +11,7 @@ import numpy as np
 
 from fastgcn.backends.evaluator import Sizes, training_work
 from fastgcn.config import TrainConfig
+from fastgcn.features.store import nearly_dense
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
 
@@ -44,12 +45,17 @@ SAMPLING_SETTINGS = frozenset(
 # The neighbours among training nodes, on average, that are enough to learn from them alone.
 _ENOUGH_NEIGHBORS = 10
 
+# Sparse features that are nearly dense become dense if they take at most so many bytes.
+_DENSE_BYTES = 1 << 30
+
 # With so many training nodes, there is no need to race for strong regularisation on a GPU.
 _MANY_TRAINING_NODES = 20_000
 
-# Steps until the best validation score, in epochs: of full passes, and of batches of 1,024.
+# Epochs until the best validation score: of full passes, and of batches, which a GPU has larger
+# candidates for.
 _FULL_EPOCHS = 100
-_SAMPLED_EPOCHS = 20
+_SAMPLED_EPOCHS = 30
+_SAMPLED_EPOCHS_ON_GPU = 20
 
 # Up to this many nodes, twice the hidden width takes twice the time and gains nothing.
 _SMALL_GRAPH = 5000
@@ -67,7 +73,7 @@ def candidates(
     device decide.
     """
     on_gpu = choose_device(device).type != "cpu"
-    inductive, dense = trains_inductively(graph), isinstance(graph.features, np.ndarray)
+    inductive, dense = trains_inductively(graph), has_dense_features(graph)
     base: dict[str, Any] = {
         "hidden": 128,
         "bias": True,
@@ -131,6 +137,13 @@ def _large_options(*, sampled: bool) -> dict[str, dict[str, Any]]:
     return {"mean of neighbours": normed, "mean of neighbours, L2": wide | {"weight_decay": 5e-4}}
 
 
+def has_dense_features(graph: Graph) -> bool:
+    """True if features are dense, or sparse ones that are better treated so."""
+    cells = graph.n_nodes * graph.n_features
+    small = 4 * cells <= _DENSE_BYTES and nearly_dense(graph.features.size, cells)
+    return isinstance(graph.features, np.ndarray) or small
+
+
 def trains_inductively(graph: Graph) -> bool:
     """True if the edges among training nodes are enough to learn from.
 
@@ -160,11 +173,15 @@ def full_passes_pay(
     Costs are multiplications, on a GPU seconds: there bytes and kernels take the time. They come
     from sizes alone, so that the choice is the same on every machine with such a device.
     """
-    cost, cheap = (seconds_on_gpu, _QUICK) if on_gpu else (epoch_work, _CHEAP)
+    cost, cheap, epochs = (
+        (seconds_on_gpu, _QUICK, _SAMPLED_EPOCHS_ON_GPU)
+        if on_gpu
+        else (epoch_work, _CHEAP, _SAMPLED_EPOCHS)
+    )
     passes, batches = (
         cost(graph, TrainConfig(**settings).complete()) for settings in (full, sampled)
     )
-    return passes <= cheap or _FULL_EPOCHS * passes <= _SAMPLED_EPOCHS * batches
+    return passes <= cheap or _FULL_EPOCHS * passes <= epochs * batches
 
 
 # What was measured on an H200 (docs/gpu.md): bytes that it moves in a second, the time between two

@@ -1,4 +1,4 @@
-"""The race: candidates train side by side, and validation drops the worse half after each round.
+"""The race: candidates train side by side, and validation drops the worse ones after each round.
 
 The winner trains on from where it stands, so a race costs the epochs of the losers. All candidates
 share the training graph, and each trains on a thread of its own as long as there are several. The
@@ -42,6 +42,9 @@ _SAMPLED_ROUNDS = (3, 6, 12)
 
 # There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.
 _LARGEST_EPOCH = 1 << 38
+
+# Candidates that learn slowly end better. So a round drops none that is this close to the best.
+_CLOSE = 0.03
 
 # Another candidate must be better than the first by this share of the standard error of F1. Within
 # it they count as equal, and the first is taken.
@@ -164,7 +167,7 @@ def rounds_of(config: TrainConfig) -> tuple[int, ...]:
 
 
 def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
-    """Train all candidates, and drop the worse half of those left after each round."""
+    """Train all candidates; each round drops the worse half, but for those close to the best."""
     shared, began = SharedData(), time.perf_counter()
     running = {
         number: Training(each.config, choose_backend(graph, each.config, shared=shared))
@@ -181,8 +184,10 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
             for number, training in running.items():
                 tried[number] = judged(found[number].name, training, number, graph)
             ranked = sorted(running, key=lambda number: -tried[number].score)
-            for number in ranked[math.ceil(len(ranked) / 2) :]:
-                del running[number]
+            places = 1 if epochs == rounds[-1] else math.ceil(len(ranked) / 2)
+            for number in ranked[places:]:
+                if places == 1 or not _close(tried[number], tried[ranked[0]]):
+                    del running[number]
             if not running:
                 break
     shared.clear()
@@ -199,6 +204,11 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
         round(spent, 3),
         training,
     )
+
+
+def _close(each: Tried, best: Tried) -> bool:
+    """True if a candidate is so close to the best one that it may still overtake it."""
+    return best.score - each.score <= _CLOSE * abs(best.score)
 
 
 def _train(

@@ -268,7 +268,7 @@ def standardise(x: Tensor, train: Tensor) -> Statistics:
     n = len(train)
     mean = sum((x[ids].double().sum(0) for ids in chunks), torch.zeros(())) / n
     squares = sum(((x[ids] - mean).square().sum(0) for ids in chunks), torch.zeros(()))
-    moments = ColumnMoments(n, mean.cpu().numpy(), squares.cpu().numpy())
+    moments = ColumnMoments(n, n * len(mean), mean.cpu().numpy(), squares.cpu().numpy())
     statistics = statistics_of(moments, sparse=False)
     shift, scale = (torch.from_numpy(part).to(x.device) for part in statistics)
     x.sub_(shift).mul_(scale)

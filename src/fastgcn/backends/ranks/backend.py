@@ -94,13 +94,14 @@ def _batch_nodes(shard: Shard, matrix: ShardAdjacency) -> IntArray:
 def _statistics(shard: Shard) -> Statistics:
     """Statistics of the features of all ranks' training nodes."""
     own = column_moments(shard.features, shard.split.train)
-    row = torch.from_numpy(np.concatenate([[own.rows], own.mean, own.squares]))[None]
+    counts = [own.rows, own.entries]
+    row = torch.from_numpy(np.concatenate([counts, own.mean, own.squares]))[None]
     comm, width = shard.group.host_comm, len(own.mean)
     rows = comm.all_gather(row, [1] * comm.size, "statistics of features").numpy()
-    found = ColumnMoments(0, np.zeros(width), np.zeros(width))
-    for count, *rest in rows:
+    found = ColumnMoments(0, 0, np.zeros(width), np.zeros(width))
+    for count, entries, *rest in rows:
         mean, squares = np.array(rest[:width]), np.array(rest[width:])
-        found = found.joined(ColumnMoments(int(count), mean, squares))
+        found = found.joined(ColumnMoments(int(count), int(entries), mean, squares))
     return statistics_of(found, sparse=isinstance(shard.features, csr_array))
 
 
