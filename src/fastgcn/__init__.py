@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastgcn.data.store import open_store, save
     from fastgcn.data.structure import structural_features
     from fastgcn.errors import DivergedError, FastGCNError
-    from fastgcn.estimator import FastGCNClassifier
+    from fastgcn.estimator import FastGCNClassifier, FastGCNRegressor
     from fastgcn.features.propagate import propagate
     from fastgcn.graph.adjacency import Adjacency, normalize
     from fastgcn.graph.checks import Split
@@ -95,6 +95,7 @@ _HOME = {
     "confusion": "fastgcn.report.notebook",
     "plot": "fastgcn.report.notebook",
     "FastGCNClassifier": "fastgcn.estimator",
+    "FastGCNRegressor": "fastgcn.estimator",
     "TensorBoardLogger": "fastgcn.train.callbacks",
     "FastGCNError": "fastgcn.errors",
     "DivergedError": "fastgcn.errors",
@@ -147,6 +148,7 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "confusion",
     "plot",
     "FastGCNClassifier",
+    "FastGCNRegressor",
     "TensorBoardLogger",
     "FastGCNError",
     "DivergedError",

@@ -44,7 +44,7 @@ LARGEST_POWER = 16
 
 # Settings that complete settings of earlier versions lack: these have the defaults then, which is
 # the behaviour they had.
-_ADDED = frozenset({"pair", "metric", "calibrate"})
+_ADDED = frozenset({"pair", "metric", "calibrate", "loss"})
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
@@ -60,10 +60,11 @@ def _check_memory(memory: str) -> None:
         memory_bytes(memory)
 
 
-# What validation can select by, beside recall@K and recall@P%.
+# What validation can select by, beside recall@K and recall@P%; those of predicted numbers are last.
+NUMBER_METRICS = ("r2", "mae", "rmse")
 METRICS = (
     "micro_f1", "macro_f1", "accuracy", "balanced_accuracy", "f1", "roc_auc", "average_precision",
-    "loss", "calibration_error",
+    "loss", "calibration_error", *NUMBER_METRICS,
 )  # fmt: skip
 
 
@@ -179,10 +180,14 @@ class TrainConfig:
         automatic=True, at_least=0, below=1)
     class_weight: Literal["none", "balanced"] = _training(
         "none", "Weight of a class in the loss: none (equal) or balanced (1/frequency).")
+    loss: Literal["auto", "mse", "huber"] = _training("auto",
+        "Regression: the loss of standardised targets, mse, or huber, which counts outliers less; "
+        "auto: mse.")
     metric: str = _training("auto",
         "What validation selects by: micro_f1, macro_f1, accuracy, balanced_accuracy, f1, roc_auc, "
         "average_precision, loss, calibration_error, recall@K or recall@P%; auto: micro_f1, or "
-        "average_precision for two classes of which one is rare.", check_text=_check_metric)
+        "average_precision for two classes of which one is rare. Of numbers: r2, mae, rmse or "
+        "loss; auto: r2.", check_text=_check_metric)
     calibrate: bool = _training(True,
         "Divide outputs by a temperature fitted on validation nodes, if that lowers their loss.")
     drop_last: bool = _training(False, "Leave out a last batch that is not full.")

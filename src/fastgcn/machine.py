@@ -133,6 +133,9 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
             work(start, stop)
 
     helping = [_pool(pool_threads(), os.getpid()).submit(take) for _ in range(others)]
+    if not helping:
+        take()
+        return
     try:
         take()
     finally:

@@ -1,9 +1,9 @@
-"""Scores of predicted against true labels, and how outputs become probabilities and classes."""
+"""Scores of predictions, and how outputs become probabilities and classes, or numbers."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -11,10 +11,12 @@ from torch import Tensor
 
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray, is_finite
 
-_LOWER_IS_BETTER = ("loss", "calibration_error")
+_LOWER_IS_BETTER = ("loss", "calibration_error", "mae", "rmse")
 
-# The scores that every validation has.
-USUAL = frozenset({"micro_f1", "macro_f1", "accuracy", "loss"})
+# The scores that every validation has: of classes, and of numbers.
+CLASS_SCORES = ("micro_f1", "macro_f1", "accuracy", "loss")
+NUMBER_SCORES = ("r2", "mae", "rmse", "loss")
+USUAL = frozenset(CLASS_SCORES)
 
 # What `evaluate` adds to the four scores that every validation has.
 MORE = ("balanced_accuracy", "f1", "roc_auc", "average_precision", "calibration_error")
@@ -55,28 +57,60 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """How good predictions are on some nodes.
+class Target:
+    """How a network's outputs become numbers in the user's units: output · scale + mean.
 
-    `micro_f1` counts all decisions together (for one class per node it equals the accuracy),
-    `macro_f1` is the mean over classes of their F1, `loss` the mean cross entropy. A class
-    that neither occurs nor is predicted is left out of `macro_f1`.
+    Attributes:
+        mean, scale: mean and standard deviation of the training nodes' targets.
+        loss: what was trained by, mse or huber.
     """
 
-    micro_f1: float
-    macro_f1: float
-    accuracy: float
+    mean: float = 0.0
+    scale: float = 1.0
+    loss: str = "mse"
+
+    def standardized(self, values: Any) -> Any:
+        """Numbers in units of `scale`, from the mean: what the network learns."""
+        return (values - self.mean) / (self.scale or 1.0)
+
+    def losses(self, errors: FloatArray) -> FloatArray:
+        """The loss of each standardised error: its square, or Huber's with δ = 1."""
+        size = np.abs(errors)
+        if self.loss != "huber":
+            return size**2
+        return np.where(size <= 1, 0.5 * size**2, size - 0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """How good predictions are on some nodes; NaN, or empty, where a task has no such score.
+
+    Of classes, `micro_f1` counts all decisions together (for one class per node it equals the
+    accuracy), `macro_f1` is the mean over classes of their F1, `loss` the mean cross entropy. A
+    class that neither occurs nor is predicted is left out of `macro_f1`.
+
+    Of numbers, `r2` is the share of the variance that is explained (0: no better than the mean of
+    these nodes), `mae` and `rmse` are the mean absolute and the root of the mean squared error in
+    the user's units, and `loss` is the mean loss of standardised numbers, as in training.
+    """
+
     loss: float
     n_nodes: int
-    precision: tuple[float, ...]  # per class
-    recall: tuple[float, ...]
-    f1: tuple[float, ...]
-    support: tuple[int, ...]  # true nodes per class
+    micro_f1: float = math.nan
+    macro_f1: float = math.nan
+    accuracy: float = math.nan
+    precision: tuple[float, ...] = ()  # per class
+    recall: tuple[float, ...] = ()
+    f1: tuple[float, ...] = ()
+    support: tuple[int, ...] = ()  # true nodes per class
+    r2: float = math.nan
+    mae: float = math.nan
+    rmse: float = math.nan
     more: Mapping[str, float] = field(default_factory=dict)  # such as roc_auc, if asked for
 
     def scores(self) -> dict[str, Any]:
-        """The four figures by name, and those of `more`."""
-        names = ("micro_f1", "macro_f1", "accuracy", "loss")
+        """The four figures of the task by name, and those of `more`."""
+        names = NUMBER_SCORES if math.isnan(self.accuracy) else CLASS_SCORES
         return {name: getattr(self, name) for name in names} | dict(self.more)
 
 
@@ -86,15 +120,28 @@ def better(name: str, value: float) -> float:
 
 
 def measure(
-    probabilities: FloatArray, labels: IntArray | BoolArray, decision: Decision | None = None
+    predictions: FloatArray, labels: AnyArray, rule: Decision | Target | None = None
 ) -> Metrics:
-    """Scores of (k, C) probabilities against (k,) class ids or (k, C) label sets.
+    """Scores of (k, C) probabilities against (k,) class ids or (k, C) label sets, or of numbers
+    against (k,) numbers.
 
     >>> m = measure(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]]), np.array([0, 1, 1]))
     >>> round(m.micro_f1, 3), m.support
     (0.667, (1, 2))
     """
-    return tally(probabilities, labels, decision).metrics()
+    return tally(predictions, labels, rule).metrics()
+
+
+class Sums(Protocol):
+    """Sums from which all scores follow; those of disjoint sets of nodes add up."""
+
+    @classmethod
+    def of(cls, figures: Tensor) -> Self: ...
+
+    @property
+    def figures(self) -> Tensor: ...
+
+    def metrics(self) -> Metrics: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +193,85 @@ class Tally:
         )
 
 
-def tally(
-    probabilities: FloatArray | Tensor,
-    labels: IntArray | BoolArray | Tensor,
-    decision: Decision | None = None,
-) -> Tally:
-    """The counts for (k, C) probabilities against (k,) class ids or (k, C) label sets.
+@dataclass(frozen=True, slots=True)
+class ErrorSums:
+    """Sums over nodes from which the scores of predicted numbers follow.
 
-    Both are arrays, or both are tensors on one device. Tensors are counted where they are, and
-    the host waits for them once.
+    Attributes:
+        nodes: how many were scored.
+        loss: of the losses; `absolute` and `squared` of the errors in the user's units.
+        unexplained: of the squared errors of standardised numbers.
+        total, squares: of the true standardised numbers and of their squares. Their mean is near
+            zero, so the variance follows without loss of digits.
     """
+
+    nodes: float
+    loss: float
+    absolute: float
+    squared: float
+    unexplained: float
+    total: float
+    squares: float
+
+    @classmethod
+    def of(cls, figures: Tensor) -> "ErrorSums":
+        return cls(*figures.tolist())
+
+    @property
+    def figures(self) -> Tensor:
+        return torch.tensor([getattr(self, n) for n in self.__dataclass_fields__]).double()
+
+    @classmethod
+    def between(cls, found: AnyArray, known: AnyArray, target: Target) -> "ErrorSums":
+        """Of predictions against true numbers (k,), both in the user's units."""
+        errors, truth = found.reshape(-1) - known, target.standardized(known)
+        scaled = errors / (target.scale or 1.0)
+        with np.errstate(over="ignore"):  # the loss of an infinite prediction is reported as such
+            sums = (target.losses(scaled), np.abs(errors), errors**2, scaled**2, truth, truth**2)
+            return cls(len(known), *(float(each.sum()) for each in sums))
+
+    def metrics(self) -> Metrics:
+        n = self.nodes
+        variation = self.squares - self.total**2 / n
+        if variation > 1e-12 * self.squares:
+            r2 = 1 - self.unexplained / variation
+        else:  # all true numbers are equal; as in scikit-learn
+            r2 = float(self.unexplained == 0)
+        return Metrics(
+            loss=self.loss / n,
+            n_nodes=int(n),
+            r2=r2,
+            mae=self.absolute / n,
+            rmse=math.sqrt(self.squared / n) if self.squared == self.squared else math.nan,
+        )
+
+
+def tally(
+    predictions: FloatArray | Tensor,
+    labels: AnyArray | Tensor,
+    rule: Decision | Target | None = None,
+) -> Tally | ErrorSums:
+    """The sums for (k, C) probabilities against (k,) class ids or (k, C) label sets; with a
+    `Target`, for (k,) or (k, 1) numbers against (k,) numbers.
+
+    Both are arrays, or both are tensors on one device. Classes of tensors are counted where they
+    are, and the host waits for them once.
+    """
+    if isinstance(rule, Target):
+        found, known = (_host(each) for each in (predictions, labels))
+        return ErrorSums.between(found, known, rule)
+    probabilities, decision = predictions, rule
     if isinstance(probabilities, Tensor):
         assert isinstance(labels, Tensor)
         return read_tally(tally_on_device(probabilities, labels, decision), len(labels))
     right, chances, classes = _count_all(np, probabilities, labels, decision)
     loss = -np.log(np.clip(chances, 1e-12, 1.0)).sum()
     return Tally(len(right), int(right.sum()), float(loss), math.prod(chances.shape), *classes)
+
+
+def _host(values: AnyArray | Tensor) -> AnyArray:
+    found: AnyArray = values.cpu().numpy() if isinstance(values, Tensor) else values
+    return found
 
 
 def tally_on_device(
@@ -230,26 +340,26 @@ def _share(part: AnyArray, whole: AnyArray) -> FloatArray:
 def scored(
     found: Any,
     labels: Any,
-    decision: Decision,
+    rule: Decision | Target,
     also: Iterable[str] = (),
     *,
-    reduce: Callable[[Tally], Tally] = lambda own: own,
+    reduce: Callable[[Sums], Sums] = lambda own: own,
     gather: Callable[[Any, Any], tuple[Any, Any]] = lambda rows, known: (rows, known),
 ) -> Metrics:
-    """Scores of (k, C) probabilities, with those of the names `also` that are defined for them.
+    """Scores of (k, C) probabilities, with those of the names `also` that are defined for them; or
+    of predicted numbers, which have no others.
 
     If several processes have some nodes each, `reduce` adds up their tallies, and `gather` joins
     their rows, which scores that depend on an order of all nodes need.
     """
-    metrics = reduce(tally(found, labels, decision)).metrics()
+    metrics = reduce(tally(found, labels, rule)).metrics()
     names = set(also) - USUAL
-    if not names:
+    if not names or isinstance(rule, Target):
         return metrics
-    rows, known = gather(found, labels)
-    rows, known = (x.cpu().numpy() if isinstance(x, Tensor) else x for x in (rows, known))
+    rows, known = map(_host, gather(found, labels))
     if not is_finite(rows):
         return metrics
-    values = {name: _score(name, metrics, rows, known, decision) for name in sorted(names)}
+    values = {name: _score(name, metrics, rows, known, rule) for name in sorted(names)}
     return replace(metrics, more={n: v for n, v in values.items() if v is not None})
 
 

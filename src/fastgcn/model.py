@@ -16,10 +16,11 @@ from fastgcn.features.plan import weight_bytes
 from fastgcn.features.sparse import SparseRows
 from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import Task
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.dense import times
 from fastgcn.memory import check_room
-from fastgcn.metrics import Decision
+from fastgcn.metrics import Decision, Target
 from fastgcn.sampling.block import Block
 
 InputRows = Tensor | SparseRows
@@ -190,9 +191,11 @@ class GCN(nn.Module):
       (`member_logits`); the logits are the mean of both.
 
     If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
-    input of each layer. `multilabel` says what the outputs mean: logits of a softmax over
-    classes, or of a sigmoid for each label. `decision` has what was chosen on validation nodes
-    after training: a temperature, and for two classes a threshold. `normalization` and
+    input of each layer. `task` says what the outputs mean: logits of a softmax over classes, or
+    of a sigmoid for each label (`multilabel` is short for this), or a standardised number, whose
+    mean and scale `set_target` stores with the weights; `loss` is what it is trained by.
+    `decision` has what was chosen on validation nodes after training: a temperature, and for two
+    classes a threshold. `normalization` and
     `feature_scaling` are stored with the network, because its weights are useless with another Â
     or with other features.
 
@@ -210,6 +213,8 @@ class GCN(nn.Module):
         bias: bool = False,
         dropout: float | Sequence[float] = 0.0,
         multilabel: bool = False,
+        task: Task = "classification",
+        loss: str = "mse",
         normalization: str = "symmetric",
         feature_scaling: str = "none",
         skip: bool = False,
@@ -223,7 +228,7 @@ class GCN(nn.Module):
         rng = rng or torch.Generator().manual_seed(0)
         self.pair = pair
         self.sizes = tuple(sizes)
-        self.multilabel = multilabel
+        self.task: Task = "multilabel" if multilabel else task
         self.decision = Decision()
         self.normalization, self.feature_scaling = normalization, feature_scaling
         self.skip, self.input_skip, self.jumping = skip, input_skip, jumping
@@ -239,6 +244,10 @@ class GCN(nn.Module):
         if feature_scaling == "standard":
             self.register_buffer("feature_mean", torch.zeros(self.sizes[0]))
             self.register_buffer("feature_scale", torch.ones(self.sizes[0]))
+        self._target_loss = loss
+        if self.task == "regression":
+            self.register_buffer("target_mean", torch.zeros((), dtype=torch.float64))
+            self.register_buffer("target_scale", torch.ones((), dtype=torch.float64))
 
     @torch.no_grad()
     def _separate(self, rng: Generator) -> None:
@@ -319,6 +328,34 @@ class GCN(nn.Module):
         return any(layer.own_weight is not None for layer in self.convolutions)
 
     @property
+    def multilabel(self) -> bool:
+        return self.task == "multilabel"
+
+    @property
+    def target(self) -> Target | None:
+        """Mean and scale of the numbers that a regression predicts; None for classes."""
+        if self.task != "regression":
+            return None
+        mean, scale = cast(Tensor, self.target_mean), cast(Tensor, self.target_scale)
+        return Target(float(mean), float(scale), self._target_loss)
+
+    @property
+    def loss_name(self) -> str:
+        """The loss of a regression in words."""
+        return "Huber's loss" if self._target_loss == "huber" else "the squared error"
+
+    def set_target(self, target: Target | None) -> None:
+        """Store what the training nodes' targets were standardised by, with the weights."""
+        if target is not None:
+            cast(Tensor, self.target_mean).fill_(target.mean)
+            cast(Tensor, self.target_scale).fill_(target.scale)
+
+    @property
+    def rule(self) -> Decision | Target:
+        """How outputs become predictions."""
+        return self.target or self.decision
+
+    @property
     def feature_statistics(self) -> Statistics | None:
         """Mean and scale that standardise any graph's features; None if features are not."""
         if self.feature_scaling != "standard":
@@ -373,8 +410,16 @@ class GCN(nn.Module):
         """Norm and σ after every layer but the last."""
         return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
 
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """(k, C) probabilities of classes; (k, 1) float64 numbers in the user's units for a
+        regression."""
+        if self.task != "regression":
+            return self.probabilities(outputs)
+        scale, mean = cast(Tensor, self.target_scale), cast(Tensor, self.target_mean)
+        return outputs.double() * scale + mean
+
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Predictions: rows that sum to one, or with `multilabel` a probability per label.
+        """Of classes: rows that sum to one, or with `multilabel` a probability per label.
 
         They are NaN where logits are not finite.
         """
@@ -434,8 +479,9 @@ class WeightAverage:
 
 def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
     """The network to train on a graph: a new one, or a copy of the user's `model`."""
-    sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
-    new = build_model(config, sizes, multilabel=graph.multilabel)
+    assert graph.task is not None
+    sizes = [graph.n_features, *config.hidden_sizes, graph.n_outputs]
+    new = build_model(config, sizes, graph.task)
     if model is None:
         return new
     given, wanted = (
@@ -451,7 +497,7 @@ def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
     return copied
 
 
-def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> GCN:
+def build_model(config: TrainConfig, sizes: list[int], task: Task) -> GCN:
     """The network of a config, its weights drawn from the config's seed."""
     check_room(weight_bytes(sizes, config), "a network of these widths", "lower hidden")
     mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
@@ -459,7 +505,8 @@ def build_model(config: TrainConfig, sizes: list[int], *, multilabel: bool) -> G
         sizes,
         bias=config.bias,
         dropout=config.dropout_rates,
-        multilabel=multilabel,
+        task=task,
+        loss=config.loss,
         normalization=config.normalization,
         feature_scaling=config.feature_scaling,
         skip=config.skip or mean,

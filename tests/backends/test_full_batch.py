@@ -32,7 +32,8 @@ def dense_training(graph: Graph, settings: TrainConfig) -> dict[str, Tensor]:
     assert part.labels is not None
     labels = label_tensor(part.labels)
     sizes = [graph.n_features, *settings.hidden_sizes, graph.n_classes]
-    model = build_model(settings, sizes, multilabel=graph.multilabel)
+    assert graph.task is not None
+    model = build_model(settings, sizes, graph.task)
     first, *others = (layer.weight for layer in model.convolutions)
     biases = [layer.bias for layer in model.convolutions if layer.bias is not None]
     decay = settings.weight_decay

@@ -163,7 +163,7 @@ def test_strays_have_edges_of_another_class_and_features_of_their_own(tmp_path: 
     assert graph.labels is not None
     votes = np.zeros((graph.n_nodes, graph.n_classes))
     rows = np.repeat(np.arange(graph.n_nodes), np.diff(graph.indptr))
-    np.add.at(votes, (rows, graph.labels[graph.indices]), 1)
+    np.add.at(votes, (rows, graph.labels[graph.indices].astype(int)), 1)
     outvoted = np.mean(votes.argmax(axis=1) != graph.labels)
     assert 0.12 < outvoted < 0.25  # a fifth, less those that swapped within a class
     features = np.asarray(graph.features)

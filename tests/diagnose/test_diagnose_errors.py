@@ -29,7 +29,8 @@ T = 12
 def network_of(graph: Graph, config: TrainConfig, *, prepared: bool = True) -> ExactNetwork:
     data = prepare(graph, config if prepared else config.replace(precompute=False, samples=1), None)
     sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
-    model = build_model(config, sizes, multilabel=graph.multilabel)
+    assert graph.task is not None
+    model = build_model(config, sizes, graph.task)
     return ExactNetwork(model, data, config)
 
 

@@ -62,7 +62,7 @@ def poisoned(graph: Graph) -> Graph:
     dense = features.toarray() if isinstance(features, csr_array) else features.copy()
     dense[~inside] = np.nan
     assert graph.labels is not None
-    labels = graph.labels.copy()
+    labels: Any = graph.labels.copy()
     labels[~inside] = ~labels[~inside] if graph.multilabel else (labels[~inside] + 1) % 3
     return Graph.trusted(
         indptr=rewired.indptr,

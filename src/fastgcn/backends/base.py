@@ -18,7 +18,7 @@ from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
 from fastgcn.features.extremes import Extreme, extreme
 from fastgcn.graph.graph import Graph
-from fastgcn.metrics import Metrics, Tally, scored, tally
+from fastgcn.metrics import Metrics, Sums, scored, tally
 from fastgcn.model import GCN
 
 Part = Literal["val", "test"]
@@ -99,7 +99,8 @@ class Backend(Protocol):
         ...
 
     def class_counts(self) -> IntArray:
-        """(C,) how many labelled training nodes have each class, or each label."""
+        """(C,) how many labelled training nodes have each class, or each label; numbers have no
+        class."""
         ...
 
     def state(self) -> dict[str, Tensor]:
@@ -195,20 +196,20 @@ def score(
     labels: Any,
     also: Sequence[str] = (),
     *,
-    reduce: Callable[[Tally], Tally] = lambda own: own,
+    reduce: Callable[[Sums], Sums] = lambda own: own,
     gather: Callable[[Any, Any], tuple[Any, Any]] = lambda rows, known: (rows, known),
 ) -> Metrics:
-    """Scores of logits (k, C) under the network's decision (`fastgcn.metrics.scored`).
+    """Scores of outputs (k, C) as the network's predictions (`fastgcn.metrics.scored`).
 
     With `also`, the loss without temperature is among them, if there is a temperature.
     """
 
     def found() -> Any:
-        rows = model.probabilities(logits)
+        rows = model.predictions(logits)
         return rows if isinstance(labels, Tensor) else rows.cpu().numpy()
 
     decision = model.decision
-    metrics = scored(found(), labels, decision, also, reduce=reduce, gather=gather)
+    metrics = scored(found(), labels, model.rule, also, reduce=reduce, gather=gather)
     if not also or decision.temperature == 1.0:
         return metrics
     model.decision = replace(decision, temperature=1.0)
@@ -220,7 +221,10 @@ def score(
 
 
 def count_classes(labels: AnyArray, n_classes: int) -> IntArray:
-    """(C,) int64: how many of (k,) class ids or (k, C) label sets have each class."""
+    """(C,) int64: how many of (k,) class ids or (k, C) label sets have each class; numbers have
+    none."""
+    if labels.dtype.kind == "f":
+        return np.empty(0, np.int64)
     if labels.ndim == 2:
         found: IntArray = np.count_nonzero(labels, axis=0)
         return found

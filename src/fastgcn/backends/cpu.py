@@ -93,6 +93,7 @@ class CpuBackend(LearnerBackend):
         self.data = self._training_data()
         model = start_from(self._given_model, config, graph)
         model.set_feature_statistics(self.data.statistics)
+        model.set_target(self.data.target)
         self.learner = Learner(model, config, self.device)
         self.sampler = self._sampler()
         self.minibatches = self._minibatches()

@@ -1,5 +1,6 @@
 """The data of a training run: the training graph's Â, inputs and labels."""
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fastgcn.arrays import AnyArray, FloatArray, IntArray
-from fastgcn.config import TrainConfig
+from fastgcn.config import NUMBER_METRICS, TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.disk import InputBlocks, inputs_key, kept_inputs, scratch_inputs
 from fastgcn.features.plan import Budget, MemoryPlan, plan_memory, training_demand
@@ -30,6 +31,7 @@ from fastgcn.graph.csr import CSR
 from fastgcn.graph.edges import Rows, edges_of, induced_csr
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import choose_device
+from fastgcn.metrics import Target
 from fastgcn.progress import note
 from fastgcn.sampling.block import Block
 
@@ -47,8 +49,9 @@ class TrainingData:
         inputs: the network's input: rows of ÂX (n, F) if precomputed, or of [ÂX | X] (n, 2F) for
             a first layer that takes both; else `features` itself.
         batch_nodes: (k,) ids of the nodes that batches are made of.
-        labels: (n,) int64 or (n, C) float32.
+        labels: (n,) int64; (n, C) float32; or (n, 1) float32, standardised numbers.
         statistics: of the training nodes' features, where they are standardised.
+        target: what numbers are standardised by; None for classes.
     """
 
     adjacency: Adjacency
@@ -58,6 +61,7 @@ class TrainingData:
     batch_nodes: Tensor
     labels: Tensor
     statistics: Statistics | None
+    target: Target | None = None
 
     @property
     def precomputed(self) -> bool:
@@ -146,14 +150,16 @@ def prepare(graph: Graph, config: TrainConfig, folder: Path | None) -> TrainingD
     if config.precompute:
         inputs = _precomputed(graph, trained, features, config, folder)
     assert graph.labels is not None
+    target = target_of(graph.labels[graph.split.train], config) if graph.regression else None
     return TrainingData(
         trained.adjacency,
         trained.csr,
         features,
         inputs,
         trained.batch_nodes(graph),
-        label_tensor(graph.labels if nodes is None else graph.labels[nodes]),
+        label_tensor(graph.labels if nodes is None else graph.labels[nodes], target),
         statistics,
+        target,
     )
 
 
@@ -208,8 +214,25 @@ class SharedData:
         self._kept.clear()
 
 
-def label_tensor(labels: AnyArray) -> Tensor:
-    """The labels as the losses take them: class ids as int64, label sets as float32."""
+def target_of(
+    values: AnyArray,
+    config: TrainConfig,
+    summed: Callable[[Tensor], Tensor] = lambda sums: sums,
+) -> Target:
+    """Mean and standard deviation of the training nodes' numbers (k,); of several processes that
+    have some each, `summed` adds up the sums."""
+    count, total = summed(torch.tensor([len(values), values.sum()]).double()).tolist()
+    mean = total / max(count, 1)
+    squares = float(summed(torch.tensor([np.square(values - mean).sum()]).double()))
+    return Target(mean, math.sqrt(squares / max(count, 1)), config.loss)
+
+
+def label_tensor(labels: AnyArray, target: Target | None = None) -> Tensor:
+    """The labels as the losses take them: class ids as int64, label sets as float32, and numbers
+    standardised as float32 (n, 1), zero where there is none."""
+    if target is not None:
+        numbers = np.nan_to_num(target.standardized(labels), nan=0.0)
+        return torch.from_numpy(numbers.astype(np.float32))[:, None]
     return torch.from_numpy(labels.astype(np.int64 if labels.ndim == 1 else np.float32))
 
 
@@ -229,6 +252,7 @@ def check_trainable(graph: Graph, config: TrainConfig | None = None) -> None:
         )
     if config is None:
         return
+    check_settings_of_task(graph, config)
     n = len(graph.split.train) if config.inductive else graph.n_nodes
     for t in config.layer_samples:
         if t > n:
@@ -238,8 +262,33 @@ def check_trainable(graph: Graph, config: TrainConfig | None = None) -> None:
             )
 
 
+def check_settings_of_task(graph: Graph, config: TrainConfig) -> None:
+    """Raise an `InputError` if a setting is for classes and the labels are numbers, or the other
+    way round."""
+    of_numbers = config.metric in NUMBER_METRICS
+    if not graph.regression:
+        if of_numbers or config.loss != "auto":
+            asked = ("metric", config.metric) if of_numbers else ("loss", config.loss)
+            raise InputError(
+                f"{asked[0]} = {asked[1]!r} is for regression, and {graph.name} has classes; "
+                "import it with --task regression (task='regression' in Python) if they are numbers"
+            )
+        return
+    if config.class_weight != "none":
+        raise InputError(
+            f"class_weight = {config.class_weight!r} is for classes, and {graph.name} has a number "
+            "to predict; leave it out"
+        )
+    if not of_numbers and config.metric not in ("auto", "loss"):
+        raise InputError(
+            f"metric = {config.metric!r} is for classes, and {graph.name} has a number to predict; "
+            f"choose {', '.join(NUMBER_METRICS)} or loss"
+        )
+
+
 def make_loss(data: TrainingData, graph: Graph, config: TrainConfig) -> nn.Module:
-    """Cross entropy over classes, or for each label; `balanced` weighs classes by 1/frequency."""
+    """Cross entropy over classes, or for each label; `balanced` weighs classes by 1/frequency. For
+    numbers, the squared error or Huber's loss."""
     return loss_for(data.labels[data.batch_nodes], graph, config)
 
 
@@ -251,6 +300,8 @@ def loss_for(
 ) -> nn.Module:
     """The same from the labels of the training nodes, or from those of one process; `summed` then
     adds up the counts of all processes."""
+    if graph.regression:
+        return nn.HuberLoss() if config.loss == "huber" else nn.MSELoss()
     if graph.multilabel:
         if config.class_weight == "none":
             return nn.BCEWithLogitsLoss()
@@ -263,3 +314,19 @@ def loss_for(
     counts = summed(torch.bincount(labels, minlength=graph.n_classes))
     weight = counts.sum() / (graph.n_classes * counts.clamp(min=1).float())
     return nn.CrossEntropyLoss(weight=weight)
+
+
+def row_losses(loss: nn.Module, logits: Tensor, labels: Tensor) -> Tensor:
+    """(s,): the loss of each row, without weights of classes; their mean is `loss`, then."""
+    if isinstance(loss, nn.CrossEntropyLoss):
+        return nn.functional.cross_entropy(logits, labels, reduction="none")
+    if isinstance(loss, nn.BCEWithLogitsLoss):
+        each = nn.functional.binary_cross_entropy_with_logits(
+            logits, labels, pos_weight=loss.pos_weight, reduction="none"
+        )
+    elif isinstance(loss, nn.HuberLoss):
+        each = nn.functional.huber_loss(logits, labels, reduction="none")
+    else:
+        assert isinstance(loss, nn.MSELoss)
+        each = nn.functional.mse_loss(logits, labels, reduction="none")
+    return each.mean(1)

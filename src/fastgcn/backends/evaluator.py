@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.backends.base import score
 from fastgcn.backends.exact import (
     ROW_ARRAYS,
@@ -31,6 +31,7 @@ from fastgcn.graph.adjacency import Adjacency, AdjacencyRows, NormalizedRows
 from fastgcn.graph.csr import CSR
 from fastgcn.graph.edges import GraphEdges, Rows, induced_csr
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import Labels, has_label
 from fastgcn.machine import one_thread
 from fastgcn.metrics import Metrics
 from fastgcn.model import GCN
@@ -71,9 +72,8 @@ class Evaluator:
             nodes = np.union1d(graph.split.train, part)
         csr = graph.csr if nodes is None else induced_csr(graph.csr, nodes)
         assert graph.labels is not None
-        if graph.labels.ndim == 1:
-            part = part[graph.labels[part] >= 0]
-        self.labels: IntArray | BoolArray = graph.labels[part]
+        part = part[has_label(graph.labels[part])]
+        self.labels: Labels = graph.labels[part]
         self._part = part if nodes is None else np.searchsorted(nodes, part)
         self._rows: AdjacencyRows = NormalizedRows(GraphEdges(csr), config.normalization)
         self._graph, self._config, self._nodes = graph, config, nodes

@@ -20,7 +20,7 @@ from fastgcn.cli.data import (
     open_data,
     speaks,
 )
-from fastgcn.cli.output import emit_json, say, show_classes, show_table
+from fastgcn.cli.output import emit_json, figure, say, show_classes, show_table
 from fastgcn.errors import InputError
 
 if TYPE_CHECKING:
@@ -231,19 +231,21 @@ def evaluate(
         return
     name = graph_of(graph).name
     classes = {n: list(getattr(metrics, n)) for n in ("precision", "recall", "f1", "support")}
+    of_classes = run.model.target is None
     if json:
         emit_json(
             {"run": str(run_path), "dataset": name, "part": part, "nodes": metrics.n_nodes}
             | metrics.scores()
-            | {"classes": classes}
+            | ({"classes": classes} if of_classes else {})
         )
         return
     show_table(
         f"{name}: {metrics.n_nodes:,} {part} nodes",
         ("", "score"),
-        [(name, f"{value:.4f}") for name, value in metrics.scores().items()],
+        [(name, figure(name, value)) for name, value in metrics.scores().items()],
     )
-    show_classes(part, classes, run.class_names)
+    if of_classes:
+        show_classes(part, classes, run.class_names)
 
 
 def predict(
@@ -269,7 +271,7 @@ def predict(
     raw: Raw = False,
     json: Json = False,
 ) -> None:
-    """Predict classes with their probabilities, for nodes of a graph or for new ones."""
+    """Predict classes with their probabilities, or numbers, for nodes of a graph or new ones."""
     from fastgcn.infer.new_nodes import predict_new
     from fastgcn.infer.predict import count_nodes, predict_parts, with_own_ids
     from fastgcn.infer.tables import check_top, prediction_columns
@@ -293,7 +295,7 @@ def predict(
                 raise InputError("the nodes are those of --new-nodes; leave --nodes, --samples out")
             find = partial(predict_new, default_weight=default_weight)
             count, parts = _of_new_nodes(run, graph, (new_nodes, new_edges), find)
-        check_top(top, run.model.sizes[-1])
+        check_top(top, run.model)
         columns = (prediction_columns(ids, rows, run, top) for ids, rows in parts)
         _finish(columns, run_path, out, count, raw=raw, json=json, writes=writes)
 

@@ -198,7 +198,7 @@ def _show_facts(facts: dict[str, Any]) -> None:
         ("nodes", f"{facts['nodes']:,}"),
         (f"edges ({kind})", f"{facts['edges']:,}"),
         (f"features ({facts['features_kind']})", f"{facts['features']:,}"),
-        ("classes" + (" (multi-label)" if facts["multilabel"] else ""), facts["classes"]),
+        _learned(facts),
         ("split (train / val / test)", " / ".join(f"{k:,}" for k in facts["split"].values())),
         (
             "degree (min / median / mean / max)",
@@ -206,7 +206,12 @@ def _show_facts(facts: dict[str, Any]) -> None:
         ),
         ("nodes without an edge", f"{facts['isolated_nodes']:,}"),
         ("nodes without a label", f"{facts['unlabelled_nodes']:,}"),
-        ("edges within a class (homophily)", "-" if homophily is None else f"{homophily:.3f}"),
+        (
+            "correlation of targets along edges"
+            if facts["target"]
+            else "edges within a class (homophily)",
+            "-" if homophily is None else f"{homophily:.3f}",
+        ),
         ("memory", size(facts["memory_bytes"])),
         (
             "cleaned: self loops / repeated edges / zero weights",
@@ -225,6 +230,15 @@ def _show_facts(facts: dict[str, Any]) -> None:
     )
     if facts["class_counts"]:
         _show_bars("Classes", facts["class_counts"], limit=20)
+
+
+def _learned(facts: dict[str, Any]) -> tuple[str, Any]:
+    """What a network learns of the graph: classes, or numbers."""
+    target = facts["target"]
+    if target is None:
+        return "classes" + (" (multi-label)" if facts["multilabel"] else ""), facts["classes"]
+    shown = " / ".join(f"{target[name]:.6g}" for name in ("min", "mean", "max", "deviation"))
+    return "target (min / mean / max / standard deviation)", shown
 
 
 def _show_bars(title: str, counts: dict[str, int], limit: int | None = None) -> None:
@@ -266,6 +280,12 @@ def import_(
     id_column: Annotated[str, typer.Option("--id", help="Node table: column of ids.")] = "id",
     label: Annotated[
         str | None, typer.Option(help="Node table: column of labels (several: a,b,c).")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="What labels are: classification, regression (numbers to predict), or auto."
+        ),
     ] = None,
     split_column: Annotated[
         str | None, typer.Option("--split-column", help="Node table: column of train/val/test.")
@@ -345,6 +365,7 @@ def import_(
     options: dict[str, Any] = {
         "id": None if id_column == "id" else id_column,
         "label": label,
+        "task": task,
         "split_column": split_column,
         "features": features,
         "drop": drop,
@@ -457,6 +478,7 @@ def _report_store(graph: "Graph", out: Path, json: bool) -> None:
                 "edges": graph.n_edges,
                 "features": graph.n_features,
                 "classes": graph.n_classes,
+                "task": graph.task,
                 "fingerprint": graph.stored_fingerprint,
                 "notes": [] if graph.imported is None else graph.imported["notes"],
             }

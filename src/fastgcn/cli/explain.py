@@ -74,35 +74,49 @@ def _draw(found: "Explanation", path: Path) -> None:
     write_bytes(path, vl_convert.svg_to_png(svg, scale=2))
 
 
+_BOTH = ("log-odds", "probability")
+
+
 def _show(found: "Explanation") -> None:
+    from fastgcn.infer.explain import NUMBER
+
     label = "" if found.label is None else f" (in the graph: {found.label})"
-    show_text(
-        f"{found.node}: predicted {found.prediction or 'no label'}{label}. Explained: "
-        f"{found.target}, probability {found.output:.4f}, log-odds {found.score:+.3f} "
-        f"(baseline {found.baseline:+.3f})."
+    of_number = found.target == NUMBER
+    explained = (
+        f"Average features would give {found.baseline:.6g}."
+        if of_number
+        else f"Explained: {found.target}, probability {found.output:.4f}, log-odds "
+        f"{found.score:+.3f} (baseline {found.baseline:+.3f})."
     )
+    show_text(f"{found.node}: predicted {found.prediction or 'no label'}{label}. {explained}")
     show_table(
-        "Features by their effect on the log-odds",
+        f"Features by their effect on the {'number' if of_number else 'log-odds'}",
         ("", "value", "effect", "of the node", "of neighbours"),
         [
             (
                 each.name,
                 f"{each.value:g}" if isinstance(each.value, float) else each.value,
-                *(f"{part:+.3f}" for part in (each.effect, each.own, each.effect - each.own)),
+                *(
+                    f"{part:+.4g}" if of_number else f"{part:+.3f}"
+                    for part in (each.effect, each.own, each.effect - each.own)
+                ),
             )
             for each in found.features
         ],
     )
     show_table(
         f"Neighbours by the effect of leaving them out, of {found.field - 1:,}",
-        ("", "hops", "label", "log-odds", "probability", "mostly by"),
+        ("", "hops", "label", *(("effect",) if of_number else _BOTH), "mostly by"),
         [
             (
                 each.id,
                 each.hops,
                 each.label or "",
-                f"{each.effect:+.3f}",
-                f"{each.change:+.4f}",
+                *(
+                    [f"{each.effect:+.4g}"]
+                    if of_number
+                    else [f"{each.effect:+.3f}", f"{each.change:+.4f}"]
+                ),
                 each.feature,
             )
             for each in found.neighbors

@@ -98,14 +98,15 @@ def size(n_bytes: float) -> str:
 def show_result(run: "Run") -> None:
     """Print the tables at the end: scores, classes, time by purpose; and the run's folder."""
     result = run.metrics
+    names = _NUMBERS if run.model.target is not None else _CLASSES
     rows = [
-        (part, *(f"{result[f'{part}_{name}']:.4f}" for name in ("micro_f1", "macro_f1", "loss")))
-        for part in ("val", "test")
-        if f"{part}_micro_f1" in result
+        (part, *(figure(name, result[f"{part}_{name}"]) for name in names))
+        for part in _PARTS
+        if f"{part}_loss" in result
     ]
     show_table(
         f"{result['dataset']}: epoch {result['best_epoch']} of {result['epochs']} kept",
-        ("", "micro-F1", "macro-F1", "loss"),
+        ("", *names.values()),
         rows,
     )
     _show_more(result)
@@ -125,6 +126,15 @@ def show_result(run: "Run") -> None:
     )
     if run.path is not None:
         say(f"Run: {run.path}   next: fastgcn predict {run.path} --out predictions.csv")
+
+
+_CLASSES = {"micro_f1": "micro-F1", "macro_f1": "macro-F1", "loss": "loss"}
+_NUMBERS = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "loss": "loss"}
+
+
+def figure(name: str, value: float) -> str:
+    """A score as text; errors in the user's units have their leading digits."""
+    return f"{value:.5g}" if name in ("mae", "rmse") else f"{value:.4f}"
 
 
 _MORE = {

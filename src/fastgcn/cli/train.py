@@ -152,7 +152,7 @@ def train(
     ] = False,
     **flags: Any,
 ) -> None:
-    """Train a classifier on a graph's training nodes; validation nodes choose the weights kept.
+    """Train a network on a graph's training nodes; validation nodes choose the weights kept.
 
     Settings that are not given are chosen for the graph, by a race of a few candidates on its
     validation nodes, or by --preset.

@@ -9,6 +9,7 @@ from fastgcn.arrays import IntArray
 from fastgcn.data.layout import arrays_of, fingerprint
 from fastgcn.graph.csr import check_columns, check_rows
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import has_label
 from fastgcn.memory import check_room
 from fastgcn.progress import progress
 
@@ -40,6 +41,8 @@ def describe(graph: Graph) -> dict[str, Any]:
         "isolated_nodes": isolated_nodes(graph),
         "classes": graph.n_classes,
         "multilabel": graph.multilabel,
+        "task": graph.task,
+        "target": target(graph),
         "class_counts": class_counts(graph),
         "unlabelled_nodes": unlabelled_nodes(graph),
         "split": {name: len(part) for name, part in graph.split.items()},
@@ -76,7 +79,7 @@ def isolated_nodes(graph: Graph) -> int:
 
 def class_counts(graph: Graph) -> dict[str, int]:
     """Nodes of each class, by its name (or number); a multi-label node counts in several."""
-    if graph.labels is None:
+    if graph.labels is None or graph.regression:
         return {}
     check_room(_CLASS_BYTES * graph.n_classes, "the list of classes", "use fewer of them")
     names = graph.class_names or [str(c) for c in range(graph.n_classes)]
@@ -88,21 +91,35 @@ def class_counts(graph: Graph) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=True)}
 
 
+def target(graph: Graph) -> dict[str, float] | None:
+    """Smallest, mean and largest of the numbers to predict, and their standard deviation."""
+    if graph.labels is None or not graph.regression:
+        return None
+    known = graph.labels[has_label(graph.labels)]
+    if not len(known):
+        return None
+    names = {"min": known.min(), "mean": known.mean(), "max": known.max(), "deviation": known.std()}
+    return {name: float(value) for name, value in names.items()}
+
+
 def unlabelled_nodes(graph: Graph) -> int:
-    """Nodes without a class; a multi-label graph has none."""
+    """Nodes without a class or number; a multi-label graph has none."""
     if graph.labels is None:
         return graph.n_nodes
-    if graph.labels.ndim == 2:
-        return 0  # a node may have the empty set of labels
-    return int(np.count_nonzero(graph.labels < 0))
+    return int(np.count_nonzero(~has_label(graph.labels)))
 
 
 def homophily(graph: Graph) -> float | None:
-    """Share of edges whose two labelled ends have a class in common; None without such edges."""
-    labels = graph.labels
-    if labels is None:
+    """Share of edges whose two labelled ends have a class in common; None without such edges.
+
+    Of numbers, their assortativity: the correlation of the ends' numbers over the edges.
+    """
+    if graph.labels is None:
         return None
+    labels: Any = graph.labels
     same = both = 0
+    sums = np.zeros(5)
+    centre = 0.0 if not graph.regression else (target(graph) or {"mean": 0.0})["mean"]
     with progress("Measuring homophily", len(graph.indices), "edges") as advance:
         for start in range(0, len(graph.indices), _EDGES_AT_ONCE):
             stop = min(start + _EDGES_AT_ONCE, len(graph.indices))
@@ -111,7 +128,12 @@ def homophily(graph: Graph) -> float | None:
             ends = graph.indices[start:stop]
             check_columns(ends, graph.n_nodes, graph.indices)
             here, there = labels[rows], labels[ends]
-            if labels.ndim == 2:
+            if graph.regression:
+                known = has_label(here) & has_label(there)
+                x, y = here[known] - centre, there[known] - centre
+                sums += [x.sum(), y.sum(), (x * x).sum(), (y * y).sum(), (x * y).sum()]
+                both += len(x)
+            elif labels.ndim == 2:
                 same += int(np.count_nonzero((here & there).any(axis=1)))
                 both += stop - start
             else:
@@ -119,4 +141,12 @@ def homophily(graph: Graph) -> float | None:
                 same += int(np.count_nonzero((here == there) & known))
                 both += int(np.count_nonzero(known))
             advance(stop - start)
+    if graph.regression:
+        return _correlation(both, *sums)
     return same / both if both else None
+
+
+def _correlation(n: int, x: float, y: float, xx: float, yy: float, xy: float) -> float | None:
+    """From the sums of n pairs, of their squares and of their products; None if not defined."""
+    spread = (n * xx - x * x) * (n * yy - y * y)
+    return float((n * xy - x * y) / np.sqrt(spread)) if spread > 0 else None

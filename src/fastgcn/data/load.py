@@ -169,7 +169,7 @@ def _looked_for() -> str:
 _TABLE_ONLY = (
     "id", "label", "split_column", "features", "source", "target", "weight", "memory",
     "drop", "numeric", "categorical", "text", "date", "scale", "default_weight", "type_column",
-    "types", "unknown", "like", "structure", "degree",
+    "types", "unknown", "like", "structure", "degree", "task",
 )  # fmt: skip
 
 

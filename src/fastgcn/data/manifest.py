@@ -18,6 +18,7 @@ from fastgcn.data.layout import ARRAY_NAMES, POINTERS
 from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.files import open_regular
 from fastgcn.graph.csr import check_all, check_offsets, damaged
+from fastgcn.graph.labels import has_label
 from fastgcn.npy import map_npy
 from fastgcn.schema import Check, digest, integer, list_of, mapping, matching, record, refuse
 
@@ -33,7 +34,7 @@ _TYPES = {
     "features_indptr": (_LONG,),
     "features_indices": (_NODES,),
     "features_data": (_SINGLE,),
-    "labels": (_LONG, ("bool", 2)),
+    "labels": (_LONG, ("bool", 2), ("float64", 1)),
     "train": (_LONG,),
     "val": (_LONG,),
     "test": (_LONG,),
@@ -117,7 +118,10 @@ def check_arrays(
         if offsets in arrays:
             check_offsets(arrays[offsets], len(arrays[target]), f"{offsets} and {target}")
     labels = arrays.get("labels")
-    if labels is not None and labels.ndim == 1:
+    if labels is not None and labels.dtype.kind == "f":
+        if np.isinf(labels).any():
+            raise damaged(labels, "it holds a number that is not finite")
+    elif labels is not None and labels.ndim == 1:
         check_all(labels, n_classes, lowest=-1, what="class")
     _check_split(arrays, rows, labels)
 
@@ -172,9 +176,9 @@ def _check_split(arrays: Mapping[str, AnyArray], rows: range, labels: AnyArray |
         total += len(nodes)
         if np.count_nonzero(named) != total:
             raise damaged(nodes, "it names a node twice, or one that is in another part as well")
-        if part == "test" or labels is None or labels.ndim == 2 or not len(nodes):
+        if part == "test" or labels is None:
             continue
-        if int(labels[nodes - rows.start].min()) < 0:
+        if not has_label(labels[nodes - rows.start]).all():
             raise damaged(nodes, "it names a node without a label")
 
 

@@ -54,8 +54,6 @@ def _from_ogb(graph: Mapping[str, Any], labels: Any, **fields: Any) -> Graph:
     features = graph.get("node_feat")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.ndim == 1 and labels.dtype.kind == "f":
-        labels = np.where(np.isnan(labels), -1, labels).astype(np.int64)
     return Graph.from_edges(
         ends[0],
         ends[1],

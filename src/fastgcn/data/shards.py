@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastgcn._version import __version__
-from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray, forget
+from fastgcn.arrays import AnyArray, FloatArray, IntArray, forget
 from fastgcn.data.imported import IMPORTED
 from fastgcn.data.layout import (
     POINTERS,
@@ -37,6 +37,7 @@ from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, check_no_loops, check_sorted
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import Labels, Task, task_of
 from fastgcn.progress import progress
 from fastgcn.schema import (
     boolean,
@@ -52,7 +53,8 @@ from fastgcn.schema import (
 from fastgcn.scratch import make_room
 from fastgcn.writing import FolderWriter, recover
 
-SCHEMA = 2
+# Parts with numbers to predict have the second schema, which earlier versions refuse.
+SCHEMAS = (2, 3)
 MANIFEST = "part.json"
 KIND = "fastgcn-part"
 
@@ -73,7 +75,7 @@ class StoredShard:
     bounds: IntArray
     csr: CSR
     features: FloatArray | csr_array
-    labels: IntArray | BoolArray
+    labels: Labels
     split: Split
     node_ids: Sequence[Any] | None
 
@@ -144,7 +146,7 @@ def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str,
     )
     kinds = {
         "labels": "labels" in arrays,
-        "multilabel": ("labels" in arrays and arrays["labels"].ndim == 2) == whole["multilabel"],
+        "task": "labels" not in arrays or task_of(arrays["labels"]) == _task(whole),
         "sparse": ("features" not in arrays) == whole["sparse"],
     }
     for field, agrees in kinds.items():
@@ -153,6 +155,12 @@ def _open_part(folder: Path, number: int, whole: Mapping[str, Any]) -> dict[str,
                 f"{path} is damaged: its arrays are not what {MANIFEST} says: {field}"
             )
     return arrays
+
+
+def _task(whole: Mapping[str, Any]) -> Task:
+    if whole.get("regression"):
+        return "regression"
+    return "multilabel" if whole["multilabel"] else "classification"
 
 
 def _joined(
@@ -207,8 +215,10 @@ def outline(whole: Mapping[str, Any]) -> Graph:
     """
     n, classes = whole["nodes"], whole["classes"]
     sizes = whole["split"]
-    if whole["multilabel"]:
-        labels: AnyArray = np.broadcast_to(np.False_, (n, classes))
+    if _task(whole) == "regression":
+        labels: AnyArray = np.broadcast_to(np.float64(0), n)
+    elif whole["multilabel"]:
+        labels = np.broadcast_to(np.False_, (n, classes))
     else:
         labels = np.broadcast_to(np.int64(classes - 1), n)
     features: AnyArray | csr_array = np.broadcast_to(np.float32(0), (n, whole["features"]))
@@ -256,7 +266,7 @@ _PART = record(
                 "bounds": list_of(integer(), shortest=2),
                 "fingerprint": digest,
             },
-            {"imported": optional(IMPORTED)},
+            {"imported": optional(IMPORTED), "regression": boolean},
         ),
     }
 )
@@ -271,10 +281,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if (
         not isinstance(manifest, dict)
         or manifest.get("kind") != KIND
-        or manifest.get("schema") != SCHEMA
+        or manifest.get("schema") not in SCHEMAS
     ):
         raise FormatError(
-            f"{path / MANIFEST} does not describe a part of schema {SCHEMA}; shard the store again"
+            f"{path / MANIFEST} does not describe a part of schema {SCHEMAS[0]} or {SCHEMAS[1]}; "
+            "shard the store again"
         )
     validate(manifest, _PART, path / MANIFEST, "shard the store again")
     _check_sums(manifest, path / MANIFEST)
@@ -393,6 +404,7 @@ def _described(graph: Graph, bounds: IntArray) -> dict[str, Any]:
         "sparse": isinstance(graph.features, csr_array),
         "classes": graph.n_classes,
         "multilabel": graph.multilabel,
+        **({"regression": True} if graph.regression else {}),
         "class_names": names,
         "feature_names": features,
         "split": {name: len(nodes) for name, nodes in graph.split.items()},
@@ -411,7 +423,7 @@ def _write_part(
     sums = file_sums(folder / f"{name}.npy" for name in arrays)
     manifest = {
         "kind": KIND,
-        "schema": SCHEMA,
+        "schema": SCHEMAS[bool(whole.get("regression"))],
         "fastgcn": __version__,
         "number": number,
         "arrays": {

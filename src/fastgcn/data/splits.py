@@ -7,24 +7,32 @@ import numpy as np
 
 from fastgcn.arrays import AnyArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import Task, checked_labels, has_label, task_of
 
 
 def stratified_split(
-    labels: AnyArray, *, train: float = 0.6, val: float = 0.2, test: float = 0.2, seed: int = 0
+    labels: AnyArray,
+    *,
+    train: float = 0.6,
+    val: float = 0.2,
+    test: float = 0.2,
+    seed: int = 0,
+    task: Task | None = None,
 ) -> Split:
     """A random split in which every class has the same shares.
 
     Args:
         labels: (n,) class ids, -1 = unlabelled and in no part; or (n, C) multi-label, which is
-            split at random without regard to the labels.
+            split at random without regard to the labels; or (n,) numbers to predict, NaN =
+            unlabelled and in no part, which are split at random too.
         train: share of training nodes.
         val: share of validation nodes.
         test: share of test nodes. If the three sum to less than one, the rest of the nodes is in
             no part.
         seed: the same seed gives the same split.
+        task: what the labels are; by default what they look like, as in `Graph`.
 
     Counts are rounded by the largest remainder, class by class. A class of three or more nodes
     has at least one node in every part whose share is not zero.
@@ -37,7 +45,7 @@ def stratified_split(
     shares = _shares(train, val, test)
     rng = _generator(seed)
     labels = np.asarray(labels)
-    checked = checks.labels(labels, len(labels) if labels.ndim else 0, None)
+    checked = checked_labels(labels, len(labels) if labels.ndim else 0, None, task)
     parts: list[list[IntArray]] = [[], [], []]
     for members in _strata(checked):
         ends = np.cumsum(_counts(len(members), shares))
@@ -60,7 +68,7 @@ def random_split(
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels, and a random split needs them")
     return graph.with_split(
-        stratified_split(graph.labels, train=train, val=val, test=test, seed=seed)
+        stratified_split(graph.labels, train=train, val=val, test=test, seed=seed, task=graph.task)
     )
 
 
@@ -89,6 +97,8 @@ def _strata(labels: AnyArray | None) -> list[IntArray]:
     """The nodes of each class in ascending order; at least one list, which may be empty."""
     if labels is None or labels.ndim == 2:
         return [np.arange(0 if labels is None else len(labels))]
+    if task_of(labels) == "regression":
+        return [np.flatnonzero(has_label(labels))]
     classes = np.unique(labels[labels >= 0])
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], [*classes, labels.max(initial=-1) + 1])

@@ -44,7 +44,8 @@ from fastgcn.scratch import reserve
 from fastgcn.writing import FolderWriter, recover
 
 MANIFEST = "graph.json"
-SCHEMA = 1
+# Stores with numbers to predict have the second schema, which earlier versions refuse.
+SCHEMAS = (1, 2)
 _KIND = "fastgcn-store"
 
 
@@ -105,7 +106,7 @@ class StoreWriter(FolderWriter):
         headers = {array: map_npy(file, strict=True) for array, file in arrays.items()}
         manifest = {
             "kind": _KIND,
-            "schema": SCHEMA,
+            "schema": SCHEMAS["labels" in headers and headers["labels"].dtype.kind == "f"],
             "name": name,
             "nodes": len(headers["indptr"]) - 1,
             "stored_edges": len(headers["indices"]),
@@ -285,10 +286,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     manifest = read_any(path, f"{folder} is not a fastgcn store: it has no {MANIFEST}")
     if not isinstance(manifest, dict) or manifest.get("kind") != _KIND:
         raise FormatError(f"{path} does not describe a fastgcn store")
-    if manifest.get("schema") != SCHEMA:
+    if manifest.get("schema") not in SCHEMAS:
         raise FormatError(
             f"{folder} has store schema {ascii(manifest.get('schema'))[:20]}, this version reads "
-            f"{SCHEMA}; import the data again or use a matching fastgcn"
+            f"{SCHEMAS[0]} and {SCHEMAS[1]}; import the data again or use a matching fastgcn"
         )
     validate(manifest, _STORE, path, "import the data again")
     names = manifest.get("feature_names")

@@ -72,8 +72,9 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
     """
     with thread_count(config.threads):
         data = _data(graph, config)
-        sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
-        model = build_model(config, sizes, multilabel=graph.multilabel)
+        assert graph.task is not None
+        sizes = [graph.n_features, *config.hidden_sizes, graph.n_outputs]
+        model = build_model(config, sizes, graph.task)
         network = ExactNetwork(model, data, config)
         rng = np.random.default_rng(config.seed)
         rows = [b.numpy() for b in draw_batches(data, config.batch_size, _BATCHES, config.seed)]

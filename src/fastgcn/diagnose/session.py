@@ -27,6 +27,7 @@ from fastgcn.diagnose.convolutions import (
 from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, relative_error, samples_from_top
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import Task
 from fastgcn.machine import choose_device
 from fastgcn.model import GCN, build_model
 from fastgcn.sampling.block import Block, Sampler
@@ -56,8 +57,9 @@ class Session:
         self.config, self.t = config, config.layer_samples[-1]
         data = prepare(graph, config, None)
         if model is None:
-            sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
-            model = build_model(config, sizes, multilabel=graph.multilabel)
+            assert graph.task is not None
+            sizes = [graph.n_features, *config.hidden_sizes, graph.n_outputs]
+            model = build_model(config, sizes, graph.task)
             model.set_feature_statistics(data.statistics)
         _check_fit(model, graph)
         self.network = ExactNetwork(model, data, config)
@@ -118,12 +120,16 @@ class Session:
 
 def _check_fit(model: GCN, graph: Graph) -> None:
     check_width(model, graph.n_features, f"{graph.name} has")
-    kinds = {True: "labels, several per node", False: "classes, one per node"}
-    if (model.sizes[-1], model.multilabel) != (graph.n_classes, graph.multilabel):
+    if (model.sizes[-1], model.task) != (graph.n_outputs, graph.task):
         raise InputError(
-            f"the model predicts {model.sizes[-1]} {kinds[model.multilabel]}, "
-            f"{graph.name} has {graph.n_classes} {kinds[graph.multilabel]}"
+            f"the model predicts {_learned(model.sizes[-1], model.task)}, {graph.name} has "
+            f"{_learned(graph.n_outputs, graph.task)}"
         )
+
+
+def _learned(count: int, task: Task | None) -> str:
+    kinds = {"multilabel": "labels, several per node", "regression": "number to predict, per node"}
+    return f"{count} {kinds.get(task or '', 'classes, one per node')}"
 
 
 class GradientGauge:

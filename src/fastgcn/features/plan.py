@@ -108,7 +108,7 @@ class Demand(NamedTuple):
 
 def training_demand(graph: Graph, config: TrainConfig, n: int, entries: int) -> Demand:
     """The demand of training on a graph of n nodes whose Â has `entries` entries."""
-    classes = graph.n_classes
+    classes = graph.n_outputs
     widths = [*config.hidden_sizes, classes]
     row = graph.n_features * (2 if config.input_skip else 1)
     wide = "lower hidden"

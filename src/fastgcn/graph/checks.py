@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from fastgcn.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import CSR, index_dtype
 from fastgcn.graph.sparse import checked
@@ -36,11 +36,6 @@ class Split:
 
 # A large array is searched for NaN in chunks of this size, to bound the temporary.
 _CHUNK = 1 << 24
-
-# Class ids may go up to this number, or up to the number of nodes if there are more. A part of a
-# graph has fewer nodes and the same classes, so a graph that was checked may have more.
-_MOST_CLASSES = 1 << 16
-CLASSES_OF_PART = 1 << 20
 
 
 def named(node: int, node_ids: Sequence[Any] | None) -> str:
@@ -228,56 +223,6 @@ def node_ids(ids: Sequence[Any], n: int) -> Sequence[Any]:
     return ids
 
 
-def labels(values: Any, n: int, class_names: Sequence[str] | None) -> IntArray | BoolArray | None:
-    """(n,) int64 with -1 for none, or (n, C) bool; ids must fit `class_names` if given."""
-    if values is None:
-        return None
-    array = as_array(values, "labels")
-    if array.ndim not in (1, 2) or array.shape[0] != n:
-        raise InputError(
-            f"labels must have shape ({n},) for one class per node or ({n}, C) for several, "
-            f"got {array.shape}"
-        )
-    if array.ndim == 2:
-        if array.shape[1] == 0:
-            raise InputError("labels must have at least one column, one per class, got none")
-        if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
-            raise InputError("multi-label labels must be 0 or 1 (or bool)")
-        _class_count(array.shape[1], class_names)
-        return array.astype(np.bool_, copy=False)
-    ids = integers(array, "labels").astype(np.int64, copy=False)
-    if ids.size and int(ids.min()) < -1:
-        raise InputError(f"labels must be class ids or -1 for none, got {ids.min()}")
-    if class_names is not None and ids.size and int(ids.max()) >= len(class_names):
-        raise InputError(
-            f"labels must be below the number of classes, {len(class_names)}, got {ids.max()}"
-        )
-    if class_names is None:
-        class_count(ids)
-    return ids
-
-
-def class_count(ids: IntArray, most: int = _MOST_CLASSES) -> int:
-    """The number of classes of (n,) class ids: the largest id and one.
-
-    A model has an output for each number up to the largest, also for those that no node has.
-    """
-    count, n = int(ids.max(initial=-1)) + 1, len(ids)
-    if count > max(n, most):
-        raise InputError(
-            f"labels must be class ids from 0, got {count - 1} in a graph of {n:,} nodes; number "
-            "the classes 0, 1, 2, ..., and give a node without a class the label -1"
-        )
-    return count
-
-
-def _class_count(n_columns: int, class_names: Sequence[str] | None) -> None:
-    if class_names is not None and len(class_names) != n_columns:
-        raise InputError(
-            f"class_names must have {n_columns} entries, one per label, got {len(class_names)}"
-        )
-
-
 def split_part(part: Any, name: str, n: int) -> IntArray:
     ids = integers(part, f"split.{name}").astype(np.int64, copy=False)
     in_range(ids, n, f"split.{name}")
@@ -297,23 +242,6 @@ def disjoint(parts: Mapping[str, IntArray], own_ids: Sequence[Any] | None) -> No
                     f"the split's parts must not overlap, but {named(int(common[0]), own_ids)} "
                     f"is in both {first} and {second} ({common.size:,} such nodes)"
                 )
-
-
-def labelled(
-    parts: Mapping[str, IntArray],
-    values: IntArray | BoolArray | None,
-    own_ids: Sequence[Any] | None,
-) -> None:
-    """Check that training and validation nodes have a label; test nodes may have none."""
-    if values is None or values.ndim == 2:
-        return
-    for name in ("train", "val"):
-        without = parts[name][values[parts[name]] < 0]
-        if without.size:
-            raise InputError(
-                f"{named(int(without[0]), own_ids)} is in the {name} part of the split but has "
-                f"no label ({without.size:,} such nodes); label it or leave it out of the split"
-            )
 
 
 def same_names(

@@ -13,6 +13,7 @@ from fastgcn.errors import InputError, library
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import check_all, check_rows, csr_from_edges
+from fastgcn.graph.labels import TASKS
 from fastgcn.graph.sparse import checked
 
 if TYPE_CHECKING:
@@ -98,8 +99,10 @@ def from_pyg(
 
     It reads `x` (n, F), dense or sparse; `edge_index`; `edge_weight`, or `edge_attr` of one
     column; `y`, class ids (n,) or (n, 1) with -1 or NaN for none, or 0/1 (n, C), multi-label
-    (C = 1 only if `y` is bool); the three masks, of which `mask_column` picks a column if they
-    hold several splits; and `name`, `class_names` and `node_ids`, if they are set.
+    (C = 1 only if `y` is bool), or numbers to predict, floats (n,) or (n, 1) with NaN for none,
+    which are told from class ids as in `Graph` (`task` overrides it); the three masks, of which
+    `mask_column` picks a column if they hold several splits; and `name`, `class_names`,
+    `node_ids` and `task`, if they are set.
     `directed` and `fields` are those of `from_scipy`. PyG's own `is_undirected` is not used,
     because it ignores `edge_weight`.
     """
@@ -113,7 +116,10 @@ def from_pyg(
         raise InputError("data.edge_index is missing; it must have shape (2, edges)")
     n = int(data.num_nodes)
     weights = _weights(data)
-    fields = {name: data[name] for name in _NAMES if name in data} | fields
+    kept = {name: data[name] for name in _NAMES if name in data}
+    if "task" in data and data.task in TASKS:
+        kept["task"] = data.task
+    fields = kept | fields
     return from_scipy(
         cls,
         _adjacency(data.edge_index, weights, n),
@@ -178,11 +184,7 @@ def _labels(y: "torch.Tensor") -> AnyArray:
     values = _array(y)
     if values.ndim == 2 and values.shape[1] == 1 and values.dtype != np.bool_:
         values = values[:, 0]
-    if values.ndim == 1 and values.dtype == np.bool_:
-        return values.astype(np.int64)
-    if values.ndim == 1 and values.dtype.kind == "f":
-        return np.where(np.isnan(values), -1, values)
-    return values
+    return values.astype(np.int64) if values.ndim == 1 and values.dtype == np.bool_ else values
 
 
 def _ids(data: "torch_geometric.data.Data", name: str, n: int, mask_column: int | None) -> AnyArray:
@@ -214,8 +216,8 @@ def to_pyg(graph: "Graph") -> "torch_geometric.data.Data":
     """A PyG `Data` that `from_pyg` reads back; it shares no memory with the graph.
 
     `x` is a coalesced COO tensor if the features are sparse; `y` is int64 (n,), or bool (n, C)
-    for multi-label; all three masks are set. `name`, `class_names` and `node_ids` are set if
-    the graph has them.
+    for multi-label, or float64 (n,) for numbers; all three masks are set. `name`, `class_names`
+    and `node_ids` are set if the graph has them, and `task` if it is regression.
     """
     import torch
 
@@ -232,6 +234,8 @@ def to_pyg(graph: "Graph") -> "torch_geometric.data.Data":
         mask[nodes] = True
         data[f"{part}_mask"] = torch.from_numpy(mask)
     data.name = graph.name
+    if graph.regression:
+        data.task = graph.task
     if graph.class_names is not None:
         data.class_names = list(graph.class_names)
     if graph.node_ids is not None:

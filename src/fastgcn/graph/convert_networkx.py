@@ -10,6 +10,7 @@ from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.errors import InputError, library
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
+from fastgcn.graph.labels import TASKS, Task
 from fastgcn.progress import progress
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def from_networkx(
     weight: str | None = "weight",
     class_names: Sequence[str] | None = None,
     name: str | None = None,
+    task: Task | None = None,
 ) -> "Graph":
     """A graph from any of networkx' four kinds; its node keys become `node_ids`.
 
@@ -45,13 +47,15 @@ def from_networkx(
         features: a node attribute (a number, a sequence or a (1, F) sparse row), a list of
             attributes (a number each), or an (n, F) array in the order of the nodes; None
             makes a graph without features, F = 0.
-        label: a node attribute: a class id, a class name, or a 0/1 sequence (multi-label).
-            Nodes without it, or with -1 or NaN, are unlabelled.
+        label: a node attribute: a class id, a class name, a 0/1 sequence (multi-label), or a
+            number to predict. Nodes without it, or with NaN, or with -1 for a class id, are
+            unlabelled.
         split: a node attribute: "train", "val", "test", or missing.
         weight: an edge attribute; 1 for an edge without it; no weights if no edge has it.
         class_names: in the order of the class ids; else `graph.graph["class_names"]`; else,
             if labels are names, these in alphabetical order.
         name: else `graph.name`.
+        task: else `graph.graph["task"]`; else what the labels say, as in `Graph`.
     """
     networkx = library("networkx", extra="networkx")
     if not isinstance(graph, networkx.Graph):
@@ -72,6 +76,7 @@ def from_networkx(
         class_names=class_names,
         directed=graph.is_directed(),
         name=name or graph.name or "graph",
+        task=task or (graph.graph.get("task") if graph.graph.get("task") in TASKS else None),
     )
 
 
@@ -156,8 +161,8 @@ def _labels(
 def _class_ids(
     graph: "networkx.Graph", attribute: str, class_id: Callable[[Any], float]
 ) -> FloatArray:
-    """(n,) whole numbers, -1 for a node without a label."""
-    ids = np.full(len(graph), -1.0)
+    """(n,) numbers, NaN for a node without a label."""
+    ids = np.full(len(graph), np.nan)
     for i, (key, value) in enumerate(graph.nodes(data=attribute)):
         if _missing(value):
             continue
@@ -206,8 +211,10 @@ def to_networkx(graph: "Graph") -> "networkx.Graph":
             result.add_node(key, x=features[i : i + 1] if issparse(features) else features[i])
             advance(1)
     if graph.labels is not None:
-        labels = graph.labels.astype(np.int64).tolist()
-        networkx.set_node_attributes(result, dict(zip(keys, labels, strict=True)), "y")
+        labels = graph.labels if graph.regression else graph.labels.astype(np.int64)
+        networkx.set_node_attributes(result, dict(zip(keys, labels.tolist(), strict=True)), "y")
+    if graph.regression:
+        result.graph["task"] = graph.task
     for part, nodes in graph.split.items():
         networkx.set_node_attributes(result, {keys[i]: part for i in nodes}, "split")
     entries = graph.to_scipy().tocoo()

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastgcn.arrays import BoolArray, FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import open_regular
-from fastgcn.graph import checks, convert, convert_networkx
+from fastgcn.graph import checks, convert, convert_networkx, labels
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, Cleaning, clean_csr, csr_from_edges, is_symmetric
 from fastgcn.graph.edges import induced_csr
 from fastgcn.graph.ids import find_ids
+from fastgcn.graph.labels import Labels, Task
 from fastgcn.text import unguard
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Graph:
         indices: (m,) int32 or int64, column ids, ascending in each row.
         weights: (m,) float32, positive; None if every edge has weight one.
         features: (n, F) float32, dense (may be memory-mapped) or `scipy.sparse.csr_array`.
-        labels: (n,) int64 class ids, -1 = unlabelled; or (n, C) bool, multi-label; or None.
+        labels: (n,) int64 class ids, -1 = unlabelled; or (n, C) bool, multi-label; or (n,)
+            float64, numbers to predict, NaN = unlabelled; or None.
         split: training, validation and test node ids.
         node_ids: the user's own ids, length n; None if they are 0..n-1.
         class_names: length C; None if classes have only numbers.
@@ -57,13 +59,15 @@ class Graph:
             can load its data again; None for graphs made in memory.
         imported: what an import of tables has decided (`fastgcn.data.imported`): columns, encoders
             and notes; None for other graphs.
+        task: classification, multilabel or regression; None without labels. By default the labels
+            say it: floats that are not class ids are for regression, integers never are.
     """
 
     indptr: IntArray
     indices: IntArray
     weights: FloatArray | None
     features: FloatArray | csr_array
-    labels: IntArray | BoolArray | None = None
+    labels: Labels | None = None
     split: Split = field(default_factory=Split)
     node_ids: Sequence[Any] | None = None
     class_names: Sequence[str] | None = None
@@ -74,6 +78,7 @@ class Graph:
     stored_fingerprint: str | None = None
     source: Mapping[str, Any] | None = None
     imported: Mapping[str, Any] | None = None
+    task: Task | None = None
 
     def __post_init__(self) -> None:
         csr, n = checks.csr_arrays(self.indptr, self.indices, self.weights)
@@ -88,10 +93,11 @@ class Graph:
             self._set("class_names", tuple(str(name) for name in self.class_names))
         if self.node_ids is not None:
             self._set("node_ids", checks.node_ids(self.node_ids, n))
-        self._set("labels", checks.labels(self.labels, n, self.class_names))
+        self._set("labels", labels.checked_labels(self.labels, n, self.class_names, self.task))
+        self._set("task", None if self.labels is None else labels.task_of(self.labels))
         parts = {name: checks.split_part(part, name, n) for name, part in self.split.items()}
         checks.disjoint(parts, self.node_ids)
-        checks.labelled(parts, self.labels, self.node_ids)
+        labels.labelled(parts, self.labels, self.node_ids)
         self._set("split", Split(**parts))
         if self.directed is not True:
             symmetric = is_symmetric(csr)
@@ -115,6 +121,8 @@ class Graph:
         optional = "labels node_ids class_names feature_names stored_fingerprint source imported"
         defaults: dict[str, Any] = dict.fromkeys(optional.split())
         defaults |= {"name": "graph", "cleaned": Cleaning(), "split": Split()}
+        known = fields.get("labels")
+        defaults["task"] = None if known is None else labels.task_of(known)
         for name, value in (defaults | fields).items():
             graph._set(name, value)
         return graph
@@ -163,18 +171,27 @@ class Graph:
 
     @property
     def multilabel(self) -> bool:
-        return self.labels is not None and self.labels.ndim == 2
+        return self.task == "multilabel"
+
+    @property
+    def regression(self) -> bool:
+        return self.task == "regression"
+
+    @property
+    def n_outputs(self) -> int:
+        """The width of a network's output: the number of classes, or one for a number."""
+        return 1 if self.regression else self.n_classes
 
     @property
     def n_classes(self) -> int:
-        """The number of classes; 0 if there are no labels."""
-        if self.labels is None:
+        """The number of classes; 0 if there are no labels, or if they are numbers."""
+        if self.labels is None or self.regression:
             return 0
         if self.labels.ndim == 2:
             return int(self.labels.shape[1])
         if self.class_names is not None:
             return len(self.class_names)
-        return checks.class_count(cast(IntArray, self.labels), checks.CLASSES_OF_PART)
+        return labels.class_count(cast(IntArray, self.labels), labels.CLASSES_OF_PART)
 
     @property
     def csr(self) -> CSR:
@@ -182,16 +199,17 @@ class Graph:
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
+        learned = "a number to predict" if self.regression else f"{self.n_classes} classes"
         return (
             f"Graph({self.name}: {self.n_nodes:,} nodes, {self.n_edges:,} {kind} edges, "
-            f"{self.n_features:,} features, {self.n_classes} classes)"
+            f"{self.n_features:,} features, {learned})"
         )
 
     def with_split(self, split: Split) -> "Graph":
         """The same graph under another split; only the split is checked."""
         parts = {name: checks.split_part(part, name, self.n_nodes) for name, part in split.items()}
         checks.disjoint(parts, self.node_ids)
-        checks.labelled(parts, self.labels, self.node_ids)
+        labels.labelled(parts, self.labels, self.node_ids)
         return self._replaced(split=Split(**parts))
 
     def with_source(self, source: Mapping[str, Any]) -> "Graph":
@@ -283,16 +301,16 @@ def parse_nodes(graph: Graph, text: str | None) -> IntArray:
 UNLABELLED = ("unlabelled", "unlabeled")
 
 
-def unlabelled(labels: IntArray | BoolArray | None, n: int, name: str) -> IntArray:
-    """The nodes without a class; without labels, all nodes."""
-    if labels is None:
+def unlabelled(known: Labels | None, n: int, name: str) -> IntArray:
+    """The nodes without a class or number; without labels, all nodes."""
+    if known is None:
         return np.arange(n)
-    if labels.ndim == 2:
+    if known.ndim == 2:
         raise InputError(
             f"the nodes of {name} have several labels or none, so none of them is unlabelled; "
             "name nodes by their ids, or in a file (--nodes @FILE)"
         )
-    return np.flatnonzero(np.less(labels, 0))
+    return np.flatnonzero(~labels.has_label(known))
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,7 +1,8 @@
 """`explain`: which features and which neighbours made a prediction.
 
 The score that is explained is the log-odds of a class, which does not saturate as its probability
-does. Two questions are answered over the node's receptive field:
+does; of a regression, it is the predicted number. Two questions are answered over the node's
+receptive field:
 
 * *Features*, by integrated gradients (Sundararajan et al. 2017): with x the features of all nodes
   of the field and b a baseline, (x - b) times the mean gradient on the line from b to x. Their sum
@@ -68,7 +69,7 @@ class NeighborEffect:
         hops: its distance.
         label: its label in the graph; None if it has none. The network does not read it.
         effect: the score less the score without it.
-        change: the output (probability) less that without it.
+        change: the output (probability or number) less that without it.
         feature: of its features, the one that adds or takes away most.
     """
 
@@ -86,11 +87,12 @@ class Explanation:
 
     Attributes:
         node: your own id of it.
-        prediction: the class that is predicted; with several labels a node, these joined by |.
-        target: the class, or label, that is explained.
+        prediction: the class that is predicted; with several labels a node, these joined by |; or
+            the number.
+        target: the class, or label, that is explained; "number" for a regression.
         label: the node's label in the graph; None if it has none.
-        output: the probability of `target`.
-        score: its log-odds.
+        output: the probability of `target`, or the number.
+        score: its log-odds, or the number.
         baseline: the score if all nodes had average features, or none if these are sparse.
         features: those with the largest effects, either way, the largest first.
         neighbors: the same for nodes nearby.
@@ -146,7 +148,7 @@ def explain(
     described = Described(graph.features, graph.node_ids)
     asked = field.nodes[:1]
     check_rows(logits.numpy(), asked, described, feature_names=graph.feature_names)
-    chances = model.probabilities(logits).numpy()
+    chances = model.predictions(logits).numpy()
     place = _target(target, names, model, chances)
     score = _score_of(model, place)
     gradients, baseline = _mean_gradients(field, inputs, score)
@@ -178,13 +180,19 @@ def _gap(expected: float, total: float) -> tuple[str, ...]:
     )
 
 
+# What a regression explains.
+NUMBER = "number"
+
 Score = Callable[[Tensor], Tensor]
 
 
 def _score_of(model: GCN, place: int) -> Score:
-    """The log-odds of a class from logits (1, C), a tensor of one number."""
+    """The log-odds of a class from logits (1, C), a tensor of one number; or the number itself, in
+    the user's units."""
 
     def score(logits: Tensor) -> Tensor:
+        if model.target is not None:
+            return model.predictions(logits)[0, 0]
         row = logits[0] / model.decision.temperature
         if model.multilabel or len(row) == 1:
             return row[place]
@@ -195,6 +203,8 @@ def _score_of(model: GCN, place: int) -> Score:
 
 
 def _class_names(run_or_model: "Run | GCN") -> list[str]:
+    if model_of(run_or_model).target is not None:
+        return [NUMBER]
     known = None if isinstance(run_or_model, GCN) else run_or_model.class_names
     count = model_of(run_or_model).sizes[-1]
     return [str(c) for c in range(count)] if known is None else [str(name) for name in known]
@@ -202,6 +212,10 @@ def _class_names(run_or_model: "Run | GCN") -> list[str]:
 
 def _target(target: Any, names: list[str], model: GCN, chances: FloatArray) -> int:
     """The place of the class to explain among the network's outputs."""
+    if model.target is not None:
+        if target not in (None, NUMBER):
+            raise InputError("the run predicts a number and has no classes; leave target out")
+        return 0
     if target is None:
         row = chances[0]
         return int(row.argmax() if model.multilabel else model.decision.classes(chances)[0])
@@ -216,6 +230,8 @@ def _target(target: Any, names: list[str], model: GCN, chances: FloatArray) -> i
 
 
 def _predicted(model: GCN, chances: FloatArray, names: list[str]) -> str:
+    if model.target is not None:
+        return f"{chances[0, 0]:.6g}"
     if model.multilabel:
         return "|".join(name for name, p in zip(names, chances[0], strict=True) if p > 0.5)
     return names[int(model.decision.classes(chances)[0])]
@@ -350,7 +366,7 @@ def _neighbor_effects(
     with torch.no_grad():
         logits = (field.logits(field.blocks(without=place), inputs) for place in without)
         scores = np.array([float(score(found)) for found in logits])
-    outputs = expit(scores)
+    outputs = expit(scores) if field.model.target is None else scores
     effects, changes = scores[0] - scores[1:], outputs[0] - outputs[1:]
     shown = np.argsort(-np.abs(effects), kind="stable")[:top]
     places = tried[shown]

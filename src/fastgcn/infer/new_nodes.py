@@ -42,7 +42,8 @@ def predict_new(
     default_weight: float | None = None,
     as_frame: bool = False,
 ) -> Any:
-    """(k, C) float32: class probabilities of k new nodes, by the full network.
+    """(k, C) float32: class probabilities of k new nodes, by the full network; for a regression,
+    (k,) float64: their numbers.
 
     `nodes` and `edges` are tables of the new nodes and their edges, files or data frames with the
     columns that the graph was imported from; their columns are encoded as the graph's were.
@@ -65,9 +66,9 @@ def predict_new(
     if as_frame:
         given = _Given(**given.arrays(run_or_model, graph), nodes=None, edges=None)
     depth = len(model.layers)
-    found = _rows(run_or_model, graph, given, default_weight, depth, model.probabilities)
+    found = _rows(run_or_model, graph, given, default_weight, depth, model.predictions)
     if not as_frame or isinstance(run_or_model, GCN):
-        return found
+        return found[:, 0] if model.target is not None else found
     numbers = range(graph.n_nodes, graph.n_nodes + len(found))
     ids = numbers if given.node_ids is None else given.node_ids
     return data_frame(prediction_columns(ids, found, run_or_model))

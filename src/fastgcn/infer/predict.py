@@ -26,11 +26,12 @@ from fastgcn.features.plan import Budget
 from fastgcn.graph import checks
 from fastgcn.graph.adjacency import Normalization, normalize
 from fastgcn.graph.graph import UNLABELLED, Graph, own_ids, parse_nodes, positions
+from fastgcn.graph.labels import has_label
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.tables import data_frame, prediction_columns
 from fastgcn.machine import memory_of_device
 from fastgcn.memory import check_room
-from fastgcn.metrics import MORE, Metrics, Tally, scored
+from fastgcn.metrics import MORE, Metrics, scored
 from fastgcn.model import GCN
 from fastgcn.sampling import layer_sampler
 from fastgcn.scratch import Room
@@ -87,7 +88,8 @@ def predict(
     as_frame: bool = False,
     top: int | None = None,
 ) -> "FloatArray | pandas.DataFrame":
-    """(len(nodes), C) float32: the probability of each class (or label) for each node.
+    """(len(nodes), C) float32: the probability of each class (or label) for each node; for a
+    regression, (len(nodes),) float64: the number, in the units of the training targets.
 
     By default the exact network (§3.2), computed only as far as `nodes` need; with `samples`,
     each convolution is estimated from that many vertices, as in training. `nodes` are numbers, the
@@ -95,7 +97,7 @@ def predict(
 
     With `as_frame`, the result is a data frame: its index has your own ids, its columns are
     `prediction`, by class name, and the probability of each class, p_NAME; or with `top`, the names
-    and probabilities of the K most probable classes.
+    and probabilities of the K most probable classes. For a regression, `prediction` is the number.
 
     `memory`, such as "4GB", is the process's limit beside the result; what the exact network
     needs beyond that is on disk.
@@ -109,11 +111,12 @@ def predict(
         raise InputError("as_frame=True needs a run, and a graph in a single process")
     nodes = _asked(graph, nodes, ids)
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
-    width = model_of(run_or_model).sizes[-1]
+    model = model_of(run_or_model)
+    width = model.sizes[-1]
     _check_result(graph, nodes, width)
     found = _whole(parts, width)
     if not as_frame:
-        return found
+        return found[:, 0] if model.target is not None else found
     assert isinstance(graph, Graph)
     assert not isinstance(run_or_model, GCN)
     own = own_ids(graph, _node_set(graph, nodes))
@@ -144,14 +147,14 @@ def predict_parts(
     seed: int = 0,
     memory: str = "auto",
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """`predict` in parts: some of the nodes, and their probabilities."""
+    """`predict` in parts: some of the nodes, and their probabilities (k, C) or numbers (k, 1)."""
     model = model_of(run_or_model)
     ids = _checked_nodes(run_or_model, graph, nodes, memory, samples)
     if samples is None:
         logits = _exact_rows(model, graph, ids, len(model.layers), memory)
     else:
         logits = _sampled_forward(run_or_model, graph_of(graph), ids, samples, seed)
-    yield from _parts(graph, ids, logits, model.probabilities)
+    yield from _parts(graph, ids, logits, model.predictions)
 
 
 def embed(
@@ -219,24 +222,24 @@ def evaluate(
         if graph.labels is None:
             raise InputError(f"{graph_of(graph).name} has no labels to evaluate against")
         check_classes(run_or_model, graph_of(graph))
-        return ids[graph.labels[ids] >= 0] if graph.labels.ndim == 1 else ids
+        return ids[has_label(graph.labels[ids])]
 
     ids = _on_all(graph, "nodes", labelled_nodes)
     _need_some(graph, ids, "there is no labelled node among those to evaluate")
     assert graph.labels is not None
     found, labels = predict(run_or_model, graph, ids, memory=memory), graph.labels[ids]
-    decision = model_of(run_or_model).decision
+    rule = model_of(run_or_model).rule
     if isinstance(graph, Graph):
-        return scored(found, labels, decision, also)
+        return scored(found, labels, rule, also)
     from fastgcn.backends.ranks.forward import gather_outputs
 
     comm = graph.group.host_comm
     return scored(
         found,
         labels,
-        decision,
+        rule,
         also,
-        reduce=lambda own: Tally.of(comm.all_reduce(own.figures, "scores")),
+        reduce=lambda own: own.of(comm.all_reduce(own.figures, "scores")),
         gather=lambda rows, known: gather_outputs(comm, rows, known),
     )
 
@@ -421,12 +424,16 @@ def _part(graph: "Graph | Shard", name: str) -> IntArray:
 def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
     """Check that the graph's labels are those that the network was trained on."""
     model = model_of(run_or_model)
-    kinds = {False: "one class per node", True: "several labels per node"}
-    if graph.multilabel != model.multilabel:
-        raise InputError(
-            f"the model predicts {kinds[model.multilabel]}, "
-            f"{graph.name} has {kinds[graph.multilabel]}"
-        )
+    kinds = {
+        "classification": "one class per node",
+        "multilabel": "several labels per node",
+        "regression": "a number per node",
+    }
+    if graph.task != model.task:
+        has = kinds[graph.task or "classification"]
+        raise InputError(f"the model predicts {kinds[model.task]}, {graph.name} has {has}")
+    if model.task == "regression":
+        return
     known = model.sizes[-1]
     # The last classes may have no node; label columns must all be there.
     if graph.n_classes > known or (graph.multilabel and graph.n_classes < known):

@@ -20,21 +20,24 @@ STDOUT = Path("-")
 if TYPE_CHECKING:
     import pandas
 
+    from fastgcn.model import GCN
     from fastgcn.train.run import Run
 
 
 def prediction_columns(
     ids: Sequence[Any], probabilities: FloatArray, run: "Run", top: int | None = None
 ) -> dict[str, Any]:
-    """id, prediction, then the probability of each class by its name.
+    """id, prediction, then the probability of each class by its name; or the predicted number.
 
     For multi-label data, `prediction` holds the labels above one half, joined by `|`. With `top`,
     the names and probabilities of the K most probable classes are in place of all classes:
     class_1, p_1, class_2, p_2, ...
     """
+    check_top(top, run.model)
+    if run.model.target is not None:
+        return {"id": ids, "prediction": probabilities.reshape(-1)}
     count = probabilities.shape[1]
     names = list(run.class_names) if run.class_names is not None else [str(c) for c in range(count)]
-    check_top(top, count)
     if run.model.multilabel:
         prediction = [
             "|".join(n for n, p in zip(names, row, strict=True) if p > 0.5) for row in probabilities
@@ -51,7 +54,10 @@ def prediction_columns(
     return {"id": ids, "prediction": prediction} | columns
 
 
-def check_top(top: int | None, count: int) -> None:
+def check_top(top: int | None, model: "GCN") -> None:
+    count = model.sizes[-1]
+    if top is not None and model.target is not None:
+        raise InputError("top is for classes, and the run predicts a number; leave it out")
     if top is not None and not 1 <= top <= count:
         raise InputError(f"top must be from 1 to the {count} classes of the run, got {top}")
 

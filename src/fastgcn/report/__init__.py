@@ -19,17 +19,32 @@ def run_report(run: "Run", graph: "Graph") -> str:
     True
     """
     from fastgcn.data.layout import fingerprint
-    from fastgcn.report import quality, training
+    from fastgcn.report import numbers, quality, training
     from fastgcn.report.page import render_page
 
-    found = quality.evaluate_run(run, graph)
+    if run.model.target is None:
+        found = quality.evaluate_run(run, graph)
+        subtitle = quality.headline(run, found)
+        good = [
+            quality.summary(run, found),
+            quality.by_class(found),
+            quality.by_degree(graph, found),
+            quality.embedding_map(run, graph, found),
+        ]
+    else:
+        predicted = numbers.evaluate_numbers(run, graph)
+        subtitle = numbers.headline(run, predicted)
+        good = [
+            numbers.summary(run, predicted),
+            numbers.errors(run, predicted),
+            numbers.by_degree(graph, predicted),
+            numbers.embedding_map(run, graph, predicted),
+        ]
     here = fingerprint(graph)
     sections = [
-        quality.summary(run, found),
+        good[0],
         training.learning_curves(run),
-        quality.by_class(found),
-        quality.by_degree(graph, found),
-        quality.embedding_map(run, graph, found),
+        *good[1:],
         training.sampling_statistics(run, graph, own=here == run.fingerprint),
         training.time_split(run),
         training.settings(run.config),
@@ -38,7 +53,7 @@ def run_report(run: "Run", graph: "Graph") -> str:
     ]
     return render_page(
         title=f"{run.config.method} on {run.metrics['dataset']}",
-        subtitle=quality.headline(run, found),
+        subtitle=subtitle,
         sections=sections,
         footer=f"Made by fastgcn {__version__}.",
     )

@@ -115,6 +115,8 @@ def confusion(run: Run, graph: Graph, part: str = "test") -> "pandas.DataFrame":
         import pandas
     except ImportError:
         raise InputError("confusion() needs pandas; run.metrics has scores by class") from None
+    if run.model.target is not None:
+        raise InputError("a run that predicts a number has no confusions; see its report")
     if run.model.multilabel:
         raise InputError(
             "a run that predicts several labels for a node has no confusions; "

@@ -142,6 +142,40 @@ def lines(
     return picture({"height": _HEIGHT, "layer": layers}, title=title, description=description)
 
 
+def against(x: Any, y: Any, *, title: str, description: str, x_label: str, y_label: str) -> str:
+    """Points (x, y) on equal axes, with the line on which both are equal.
+
+    The few points beyond the middle 99 % of the numbers are drawn at the edge.
+
+    >>> svg = against([1, 2], [1, 3], title="Two", description="One is right.", x_label="true",
+    ...               y_label="predicted")
+    >>> svg.count('stroke-linecap="round"')
+    1
+    """
+    points = np.stack([np.asarray(x, np.float64), np.asarray(y, np.float64)], axis=1)
+    low, high = (float(end) for end in np.quantile(points, [0.005, 0.995]))
+    room = 0.04 * (high - low) or 1.0
+    bounds = low - room, high + room
+    scale: Spec = {"domain": list(bounds), "nice": False}
+    placed = np.clip(points, *bounds)
+    above = {"titleAngle": 0, "titleAlign": "left", "titleAnchor": "end", "titleBaseline": "bottom",
+             "titleX": -4, "titleY": -8}  # fmt: skip
+    channels: Spec = {
+        "x": {"field": "x", "type": "quantitative", "scale": scale, "axis": _axis(x_label, scale)},
+        "y": {"field": "y", "type": "quantitative", "scale": scale,
+              "axis": _axis(y_label, scale) | above},
+    }  # fmt: skip
+    order = {"field": "i", "type": "quantitative"}
+    ends = [{"i": i, "x": end, "y": end} for i, end in enumerate(bounds)]
+    line = {"type": "line", "stroke": SOFT, "strokeWidth": 1.5}
+    dots = {"type": "line", "stroke": _color(0), "strokeWidth": 4, "strokeCap": "round"}
+    layers = [
+        layer(_gaps(placed), dots, order=order, **channels),
+        layer(ends, line, order=order, **channels),
+    ]
+    return picture({"height": 380, "layer": layers}, title=title, description=description)
+
+
 def bars(
     groups: Sequence[str],
     series: Sequence[tuple[str, Sequence[float | None]]],
@@ -299,9 +333,7 @@ def scatter(
 
 def _dots(points: np.ndarray[Any, Any], half: Any, color: str, cap: str) -> Spec:
     """Points as lines of no length whose caps are the dots: a tenth of the size of circles."""
-    values: list[Spec] = []
-    for x, y in points.round(1):
-        values += [{"i": len(values), "x": x, "y": y}, {"i": len(values) + 1, "x": x, "y": None}]
+    values = _gaps(points.round(1))
     mark = {"type": "line", "stroke": color, "strokeWidth": 5, "strokeCap": cap}
     channels = {
         name: {"field": name, "type": "quantitative", "axis": None,
@@ -309,6 +341,14 @@ def _dots(points: np.ndarray[Any, Any], half: Any, color: str, cap: str) -> Spec
         for name, side in zip("xy", half, strict=True)
     }  # fmt: skip
     return layer(values, mark, order={"field": "i", "type": "quantitative"}, **channels)
+
+
+def _gaps(points: np.ndarray[Any, Any]) -> list[Spec]:
+    """The points of a line that is interrupted after each of them."""
+    values: list[Spec] = []
+    for x, y in points:
+        values += [{"i": len(values), "x": x, "y": y}, {"i": len(values) + 1, "x": x, "y": None}]
+    return values
 
 
 def _color(index: int) -> str:

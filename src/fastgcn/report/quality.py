@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import has_label
 from fastgcn.infer.predict import embed, evaluate, predict
 from fastgcn.metrics import Decision, Metrics, measure
 from fastgcn.report.page import Content, Figure, Section, Table
@@ -58,19 +59,25 @@ class Evaluated:
     @property
     def how(self) -> str:
         """How the predictions were made."""
-        return (
-            f"Predictions of the full network, without sampling, for the {len(self.nodes):,} "
-            f"labelled {self.part_name} nodes, on the whole graph."
-        )
+        return how_predicted(len(self.nodes), self.part_name)
+
+
+def how_predicted(n: int, part_name: str) -> str:
+    """How the predictions of n nodes were made."""
+    return (
+        f"Predictions of the full network, without sampling, for the {n:,} "
+        f"labelled {part_name} nodes, on the whole graph."
+    )
 
 
 def evaluate_run(run: Run, graph: Graph, part: str | None = None) -> Evaluated:
     """Predict the labelled nodes of a part; by default the first of test, val, train with some."""
-    part, nodes = _labelled_part(graph, PART_NAMES if part is None else (part,))
+    part, nodes = labelled_part(graph, PART_NAMES if part is None else (part,))
     evaluate(run, graph, nodes[:1])  # checks that the network and the graph fit together
     probabilities = predict(run, graph, nodes)
     assert graph.labels is not None
-    labels, count = graph.labels[nodes], probabilities.shape[1]
+    labels = cast(IntArray | BoolArray, graph.labels[nodes])
+    count = probabilities.shape[1]
     known = (names for names in (run.class_names, graph.class_names) if names is not None)
     names = next((names for names in known if len(names) == count), range(count))
     scores = measure(probabilities, labels, run.model.decision)
@@ -78,7 +85,7 @@ def evaluate_run(run: Run, graph: Graph, part: str | None = None) -> Evaluated:
     return Evaluated(part, nodes, labels, probabilities, scores, shown, decision)
 
 
-def _labelled_part(graph: Graph, names: Iterable[str]) -> tuple[str, IntArray]:
+def labelled_part(graph: Graph, names: Iterable[str]) -> tuple[str, IntArray]:
     parts = dict(graph.split.items())
     for name in names if graph.labels is not None else ():
         if name not in parts:
@@ -87,8 +94,8 @@ def _labelled_part(graph: Graph, names: Iterable[str]) -> tuple[str, IntArray]:
                 f"{nearest(name, parts)}"
             )
         nodes = np.asarray(parts[name])
-        if graph.labels is not None and graph.labels.ndim == 1:
-            nodes = nodes[graph.labels[nodes] >= 0]
+        if graph.labels is not None:
+            nodes = nodes[has_label(graph.labels[nodes])]
         if nodes.size:
             return name, nodes
     raise InputError(
@@ -128,7 +135,12 @@ def summary(run: Run, found: Evaluated) -> Section:
         rows.append((f"{found.part_name}, for this report", here))
     cells = [(name, *(f"{value:.4f}" for value in scores.values())) for name, scores in rows]
     table = Table(("nodes", "micro-F1", "macro-F1", "accuracy", "loss"), cells, "Scores")
-    content: list[Content] = [_against_the_commonest(found), table, _how_scored(run, found)]
+    means = (
+        " Micro-F1 counts all decisions together, macro-F1 is the mean over classes, and the loss "
+        "is the mean cross entropy."
+    )
+    scored = how_scored(run, found.how) + means
+    content: list[Content] = [_against_the_commonest(found), table, scored]
     if run.stopped is not None:
         content.insert(0, f"This run is not finished: {run.stopped}.")
     return Section("summary", "Summary", "How good is the model?", content)
@@ -150,7 +162,8 @@ def _against_the_commonest(found: Evaluated) -> str:
     )
 
 
-def _how_scored(run: Run, found: Evaluated) -> str:
+def how_scored(run: Run, how: str) -> str:
+    """How predictions were made, and of which weights and graph."""
     kept = (
         "The weights are those of the epoch that validation chose."
         if "val_loss" in run.metrics
@@ -162,10 +175,7 @@ def _how_scored(run: Run, found: Evaluated) -> str:
             " In training, nodes were evaluated on the graph of training nodes and their own part "
             "alone (evaluation_graph = joined)."
         )
-    return (
-        f"{found.how} {kept}{joined} Micro-F1 counts all decisions together, macro-F1 is the mean "
-        "over classes, and the loss is the mean cross entropy."
-    )
+    return f"{how} {kept}{joined}"
 
 
 def by_class(found: Evaluated) -> Section:
@@ -250,15 +260,11 @@ def _largest_confusions(found: Evaluated, matrix: IntArray) -> Content:
 
 def by_degree(graph: Graph, found: Evaluated) -> Section:
     """Micro-F1 (the accuracy, for one class per node) in the degree bins 0, 1, 2-3, 4-7, ..."""
-    degrees = np.diff(graph.indptr)[found.nodes]
-    bins = np.where(degrees > 0, np.floor(np.log2(np.maximum(degrees, 1))).astype(int) + 1, 0)
-    names, scores, counts = [], [], []
-    for number in map(int, np.unique(bins)):
-        chosen = bins == number
-        low, high = 2 ** (number - 1), 2**number - 1
-        names.append(str(number) if number < 2 else f"{low:,}–{high:,}")
-        rows, labels = found.probabilities[chosen], found.labels[chosen]
-        scores.append(measure(rows, labels, found.decision).micro_f1)
+    names, members = degree_bins(graph, found.nodes)
+    scores, counts = [], []
+    for chosen in members:
+        some = found.probabilities[chosen], found.labels[chosen]
+        scores.append(measure(*some, found.decision).micro_f1)
         counts.append(int(chosen.sum()))
     what, title = ("micro-F1", "Micro-F1") if found.multilabel else ("accuracy", "Accuracy")
     svg = bars(
@@ -271,7 +277,7 @@ def by_degree(graph: Graph, found: Evaluated) -> Section:
     columns = zip(names, counts, scores, strict=True)
     rows = [(name, f"{count:,}", f"{score:.4f}") for name, count, score in columns]
     content: list[Content] = [
-        _lowest_and_highest(names, scores, counts, what),
+        lowest_and_highest(names, scores, counts, what),
         Figure(svg, f"{title} of the {found.part_name} nodes by degree."),
         Table(("degree", "nodes", what), rows, "Degree bins"),
         f"{found.how} The degree of a node is its number of neighbours in the whole graph; each "
@@ -280,7 +286,16 @@ def by_degree(graph: Graph, found: Evaluated) -> Section:
     return Section("degree", "Degree", "Are nodes with few neighbours predicted worse?", content)
 
 
-def _lowest_and_highest(names: list[str], scores: list[float], counts: list[int], what: str) -> str:
+def degree_bins(graph: Graph, nodes: IntArray) -> tuple[list[str], list[BoolArray]]:
+    """The names of the degree bins that nodes (k,) are in, and which nodes (k,) are in each."""
+    degrees = np.diff(graph.indptr)[nodes]
+    bins = np.where(degrees > 0, np.floor(np.log2(np.maximum(degrees, 1))).astype(int) + 1, 0)
+    met = [int(number) for number in np.unique(bins)]
+    names = [str(k) if k < 2 else f"{2 ** (k - 1):,}–{2**k - 1:,}" for k in met]
+    return names, [bins == number for number in met]
+
+
+def lowest_and_highest(names: list[str], scores: list[float], counts: list[int], what: str) -> str:
     """Compare the lowest bin with the highest, among those with enough nodes."""
     solid = [i for i, count in enumerate(counts) if count >= _ENOUGH]
     if len(solid) < 2:
@@ -296,10 +311,7 @@ def _lowest_and_highest(names: list[str], scores: list[float], counts: list[int]
 def embedding_map(run: Run, graph: Graph, found: Evaluated) -> Section:
     """The two directions in which the last hidden rows vary most."""
     every = len(found.nodes)
-    chosen = np.arange(every)
-    if every > _POINTS:
-        rng = np.random.default_rng(run.config.seed)
-        chosen = np.sort(rng.choice(every, _POINTS, replace=False))
+    chosen = drawn(every, run.config.seed)
     layer = max(1, run.config.layers - 1)
     rows = embed(run, graph, found.nodes[chosen], layer=layer)
     points, share = principal_plane(rows)
@@ -331,6 +343,13 @@ def embedding_map(run: Run, graph: Graph, found: Evaluated) -> Section:
     ]
     question = "Does the network keep the classes apart?"
     return Section("map", "Map of the embeddings", question, content)
+
+
+def drawn(every: int, seed: int) -> IntArray:
+    """The numbers of the nodes that a picture shows: all, or a random part of many."""
+    if every <= _POINTS:
+        return np.arange(every)
+    return np.sort(np.random.default_rng(seed).choice(every, _POINTS, replace=False))
 
 
 def principal_plane(rows: FloatArray) -> tuple[FloatArray, float]:

@@ -48,14 +48,20 @@ def learning_curves(run: Run) -> Section:
     return Section("curves", "Learning curves", "Did training converge, and when?", content)
 
 
+def _score(run: Run) -> tuple[str, str]:
+    """The score of a curve, as the history has it and in words."""
+    return ("val_micro_f1", "micro-F1") if run.model.target is None else ("val_r2", "R²")
+
+
 def curves(run: Run) -> list[Figure]:
     """The loss and the score that validation selects by, of runs that have several epochs."""
     history, found = run.history, []
     kept = history[run.metrics["best_epoch"] - 1]
     if len(history) > 1:
-        caption = "Cross entropy of the training batches and of the validation nodes."
+        what = "cross entropy" if run.model.target is None else run.model.loss_name
+        caption = f"{what.capitalize()} of the training batches and of the validation nodes."
         loss = {"training": "train_loss", "validation": "val_loss"}
-        found.append(_curve(history, kept, loss, "Loss", "cross entropy", caption))
+        found.append(_curve(history, kept, loss, "Loss", what, caption))
     metric = run.metrics.get("metric", "micro_f1")  # runs of earlier versions lack it
     if metric != "loss" and sum(f"val_{metric}" in record for record in history) > 1:
         name = score_name(metric)
@@ -71,6 +77,7 @@ def score_name(metric: str) -> str:
     ('micro-F1', 'average precision', 'recall@5%')
     """
     own = {"f1": "F1", "micro_f1": "micro-F1", "macro_f1": "macro-F1", "roc_auc": "ROC-AUC"}
+    own |= {"r2": "R²", "mae": "MAE", "rmse": "RMSE"}
     return own.get(metric, metric.replace("_", " "))
 
 
@@ -83,10 +90,11 @@ def _from_first_to_last(run: Run, kept: dict[str, Any]) -> str:
         f"{len(run.history)} epochs."
     )
     if "val_loss" in kept:
+        name, shown = _score(run)
         text += (
             f" Epoch {kept['epoch']} was kept, with a validation loss of {kept['val_loss']:.4f} "
-            f"and micro-F1 of {kept['val_micro_f1']:.4f}; at the end they were "
-            f"{last['val_loss']:.4f} and {last['val_micro_f1']:.4f}."
+            f"and {shown} of {kept[name]:.4f}; at the end they were "
+            f"{last['val_loss']:.4f} and {last[name]:.4f}."
         )
     return text
 
@@ -115,7 +123,7 @@ def _curve(
 
 
 def _milestones(history: list[dict[str, Any]], kept: dict[str, Any]) -> Table:
-    recorded = ("train_loss", "val_loss", "val_micro_f1", "val_macro_f1")
+    recorded = ("train_loss", "val_loss", "val_micro_f1", "val_macro_f1", "val_r2", "val_mae")
     keys = [key for key in recorded if key in kept]
     rows = [
         (
@@ -339,11 +347,12 @@ def _python_lines(run: Run, graph: Graph) -> str:
         arguments = [repr(str(options.pop("data")))]
         arguments += [f"{name}={value!r}" for name, value in options.items()]
         load = f"graph = fastgcn.load({', '.join(arguments)})"
+    name = "probabilities" if run.model.target is None else "numbers"
     return (
         "import fastgcn\n\n"
         f"run = fastgcn.Run.load({str(run.path)!r})\n"
         f"{load}\n"
-        "probabilities = fastgcn.predict(run, graph, nodes=[0, 1, 2])\n"
+        f"{name} = fastgcn.predict(run, graph, nodes=[0, 1, 2])\n"
         "rows = fastgcn.embed(run, graph, nodes=[0, 1, 2])"
     )
 
@@ -370,7 +379,9 @@ def origin(run: Run, graph: Graph, here: str) -> Section:
         ("nodes", f"{graph.n_nodes:,}"),
         ("edges", f"{graph.n_edges:,} {'directed' if graph.directed else 'undirected'}"),
         ("features", f"{graph.n_features:,}"),
-        ("labels" if graph.multilabel else "classes", f"{graph.n_classes:,}"),
+        ("learned", "a number a node")
+        if graph.regression
+        else ("labels" if graph.multilabel else "classes", f"{graph.n_classes:,}"),
         *((f"{PART_NAMES[name]} nodes", f"{len(part):,}") for name, part in graph.split.items()),
         ("weights of the network", f"{weights:,}"),
         ("fastgcn", __version__),

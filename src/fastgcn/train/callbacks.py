@@ -9,7 +9,9 @@ from typing import Any
 
 from fastgcn.errors import InputError, MissingDependencyError
 
-_USUAL = ("val_micro_f1", "val_macro_f1", "val_accuracy", "val_loss")
+_USUAL = (
+    "val_micro_f1", "val_macro_f1", "val_accuracy", "val_loss", "val_r2", "val_mae", "val_rmse",
+)  # fmt: skip
 _LINE_EVERY = 5.0  # seconds between plain lines
 
 
@@ -42,10 +44,12 @@ class ShowEpochs:
 
     def __call__(self, record: dict[str, Any]) -> None:
         text = f"loss {record['train_loss']:.4f}"
-        if "val_micro_f1" in record:
+        if "val_loss" in record:
             self._validated = record
         if self._validated is not None:
-            text += f"  val F1 {self._validated['val_micro_f1']:.4f}"
+            numbers = "val_r2" in self._validated
+            name, shown = ("val_r2", "R²") if numbers else ("val_micro_f1", "F1")
+            text += f"  val {shown} {self._validated[name]:.4f}"
             others = [n for n in self._validated if n.startswith("val_") and n not in _USUAL]
             text += "".join(f"  {name} {self._validated[name]:.4f}" for name in others)
             if self._validated is not record:

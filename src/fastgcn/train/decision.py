@@ -1,4 +1,5 @@
-"""What validation decides beside the weights: the metric, a temperature and a threshold."""
+"""What validation decides beside the weights: the metric, a temperature and a threshold; and what
+is said about scores."""
 
 import math
 from dataclasses import replace
@@ -8,6 +9,7 @@ import numpy as np
 
 from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.config import TrainConfig
+from fastgcn.graph.labels import Task
 from fastgcn.metrics import Decision, Metrics
 
 # Of two classes, one with a smaller share of the training nodes is rare: predicting the other for
@@ -24,11 +26,13 @@ _FEWEST = 5
 _MOST_ENTRIES = 1 << 22
 
 
-def chosen_metric(config: TrainConfig, counts: IntArray, *, multilabel: bool) -> str:
+def chosen_metric(config: TrainConfig, counts: IntArray, task: Task) -> str:
     """The name of what validation selects by; `counts` (C,) are of the training nodes."""
     if config.metric != "auto":
         return config.metric
-    rare = len(counts) == 2 and not multilabel and counts.min() < _RARE * counts.sum()
+    if task == "regression":
+        return "r2"
+    rare = len(counts) == 2 and task == "classification" and counts.min() < _RARE * counts.sum()
     return "average_precision" if rare else "micro_f1"
 
 
@@ -137,6 +141,8 @@ def usual_scores(n_classes: int, n_nodes: int, *, multilabel: bool) -> tuple[str
 
 def warnings(metric: str, part: str, scores: Metrics, counts: IntArray, names: Any) -> list[str]:
     """Sentences about scores on a part of the split that are no better than a guess."""
+    if not scores.support:
+        return [_worse_than_the_mean(part, scores)] if scores.r2 <= 0 else []
     support = np.array(scores.support)
     if len(counts) < 2 or scores.n_nodes != support.sum():  # several labels a node
         return []
@@ -162,6 +168,14 @@ def warnings(metric: str, part: str, scores: Metrics, counts: IntArray, names: A
             f"{scores.more['roc_auc']:.4f}. Look at the features and edges."
         )
     return found
+
+
+def _worse_than_the_mean(part: str, scores: Metrics) -> str:
+    return (
+        f"The model is no better than a constant: its R² on the {part} nodes is {scores.r2:.4f}, "
+        "and predicting their mean for all of them has 0. Look at the features and edges, or train "
+        "longer."
+    )
 
 
 def _named(names: Any, number: int) -> str:

@@ -131,6 +131,7 @@ def fit_choice(
             "sampler": None if sampler is None else name_of(sampler),
             "imported": graph.imported,
             "choice": choice.to_dict(),
+            **({"task": graph.task} if graph.regression else {}),
         }
         folder = backend.on_first("the run's folder", lambda: RunFolder.create(path, about))
     try:
@@ -428,16 +429,21 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
     backend, config, model = training.backend, training.config, training.backend.model
     names, notes = graph.class_names, list(training.notes())
     found: dict[str, Any] = {}
+    worse: list[str] = []
     start = time.perf_counter()
     outputs = backend.outputs("val") if "val_loss" in training.history[training.best_at] else None
     if outputs is not None:
         logits, labels = outputs
-        model.decision = decide(
-            logits, labels, model.decision, training.metric, calibrate=config.calibrate
-        )
+        if model.target is None:
+            model.decision = decide(
+                logits, labels, model.decision, training.metric, calibrate=config.calibrate
+            )
         also = _also(training, len(labels))
-        values = score(model, torch.from_numpy(logits), labels, also).scores()
-        found |= {f"val_{name}": value for name, value in values.items()}
+        validated = score(model, torch.from_numpy(logits), labels, also)
+        found |= {f"val_{name}": value for name, value in validated.scores().items()}
+        if model.target is not None:
+            worse = warnings(training.metric, "validation", validated, training.counts, names)
+            notes += worse
     scores = backend.evaluate("test", last=True, also=_also(training, graph.split.test.size))
     training.seconds["evaluation"] += time.perf_counter() - start
     if scores is not None and not math.isfinite(scores.loss):
@@ -445,10 +451,16 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
         scores = None
     if scores is not None:
         found |= {f"test_{name}": value for name, value in scores.scores().items()}
-        found["test_classes"] = {
-            name: list(getattr(scores, name)) for name in ("precision", "recall", "f1", "support")
-        }
-        notes += warnings(training.metric, "test", scores, training.counts, names)
+        if model.target is None:
+            found["test_classes"] = {
+                name: list(getattr(scores, name))
+                for name in ("precision", "recall", "f1", "support")
+            }
+        if not worse:
+            notes += warnings(training.metric, "test", scores, training.counts, names)
+    if model.target is not None:
+        target = {"mean": model.target.mean, "scale": model.target.scale}
+        return found | {"task": model.task, "target": target, "notes": notes}
     return found | {"decision": model.decision.to_dict(), "notes": notes}
 
 

@@ -57,7 +57,7 @@ class Tried:
 
     Attributes:
         epochs: how many it was trained for in the race.
-        val_micro_f1, val_loss: of its best epoch so far.
+        val_micro_f1, val_loss: of its best epoch so far; a regression has no F1.
         score: what it was judged by.
         kept: True for the winner.
         metric, value: what validation selects by, and its best value so far.
@@ -65,7 +65,7 @@ class Tried:
 
     name: str
     epochs: int
-    val_micro_f1: float
+    val_micro_f1: float | None
     val_loss: float
     score: float
     kept: bool = False
@@ -109,14 +109,13 @@ class Choice:
         width = max(len(each.name) for each in self.tried)
         metric = self.tried[0].metric
         shown = "" if metric == "micro_f1" else f"  val {metric}"
-        lines = [f"{'candidate':{width}}  epochs  val F1  val loss{shown}"]
+        f1 = "" if self.tried[0].val_micro_f1 is None else "  val F1"
+        lines = [f"{'candidate':{width}}  epochs{f1}  val loss{shown}"]
         for each in self.tried:
             mark = f"{each.value:>{len(shown)}.4f}" if shown and each.value is not None else ""
             mark += "  chosen" if each.kept else ""
-            lines.append(
-                f"{each.name:{width}}  {each.epochs:6}  {each.val_micro_f1:.4f}  "
-                f"{each.val_loss:8.4f}{mark}"
-            )
+            score = "" if each.val_micro_f1 is None else f"  {each.val_micro_f1:.4f}"
+            lines.append(f"{each.name:{width}}  {each.epochs:6}{score}  {each.val_loss:8.4f}{mark}")
         return [*lines, f"Settings: {self.why}"]
 
 
@@ -259,14 +258,16 @@ def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
     """
     best, metric = training.history[training.best_at], training.metric
     value = best[f"val_{metric}"]
-    if 0 <= value <= 1 and metric != "loss":
+    if metric == "r2":  # of a linear regression (Olkin and Finn)
+        error = 2 * math.sqrt(max(value, 0.0)) * (1 - value) / math.sqrt(len(graph.split.val))
+    elif 0 <= value <= 1 and metric != "loss":
         positives = training.backend.model.decision.positive is not None and metric not in _COUNTED
         n = max(1, round(len(graph.split.val) * (_rarer(training) if positives else 1)))
         error = math.sqrt(max(value * (1 - value), 0.0) / n)
     else:
         error = value / math.sqrt(len(graph.split.val))
     score = better(metric, value) - (_MARGIN * error if number else 0.0)
-    f1 = best["val_micro_f1"]
+    f1 = best.get("val_micro_f1")
     return Tried(
         name, len(training.history), f1, best["val_loss"], score, metric=metric, value=value
     )

@@ -31,6 +31,7 @@ from fastgcn.train.run_files import (
     check_result,
     has_checksum,
     model_metadata,
+    network_task,
     parsed,
     read_safetensors,
     safetensors_bytes,
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from fastgcn.infer.explain import Explanation
     from fastgcn.report.notebook import Picture
 
-SCHEMA = 1
+# Runs that predict numbers have the second schema, which earlier versions refuse.
+SCHEMAS = (1, 2)
 
 
 _PARTS = ("val", "test")
@@ -97,6 +99,7 @@ class Run:
             "data": None if self.source is None else dict(self.source),
             "fingerprint": self.fingerprint,
             "imported": self.imported,
+            **({"task": self.model.task} if self.model.task == "regression" else {}),
         }
         target = RunFolder.create(Path(folder), about)
         try:
@@ -187,7 +190,8 @@ class RunFolder:
             raise InputError(
                 f"{path} cannot be a run's folder: a file is in its place; choose another one"
             ) from None
-        folder = cls(path, {"schema": SCHEMA, **about})
+        schema = SCHEMAS[about.get("task") == "regression"]
+        folder = cls(path, {"schema": schema, **about})
         try:
             folder.claim()
             if (path / "config.json").exists():
@@ -207,8 +211,10 @@ class RunFolder:
     def open(cls, path: Path) -> "RunFolder":
         file = path / "config.json"
         about = read_any(file, f"{path} is not a run: it has no config.json")
-        if not isinstance(about, dict) or about.get("schema") != SCHEMA:
-            raise FormatError(f"{path} is not a run of this version's schema ({SCHEMA})")
+        if not isinstance(about, dict) or about.get("schema") not in SCHEMAS:
+            raise FormatError(
+                f"{path} is not a run of this version's schemas ({SCHEMAS[0]} and {SCHEMAS[1]})"
+            )
         validate(about, ABOUT, file, "train again")
         return cls(path, about)
 
@@ -342,7 +348,8 @@ class RunFolder:
             **describe(model, run.class_names, run.feature_names),
         }
         metadata = {name: json.dumps(value) for name, value in described.items()}
-        metadata |= {"schema": str(SCHEMA), "fingerprint": run.fingerprint}
+        schema = SCHEMAS[model.task == "regression"]
+        metadata |= {"schema": str(schema), "fingerprint": run.fingerprint}
         tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
         data = safetensors_bytes(tensors, metadata)
         write_bytes(self.path / "model.safetensors", data, remedy=self._remedy)
@@ -394,7 +401,7 @@ class RunFolder:
     ) -> Run:
         """A run with weights from the file `path`, whose network is described by `about`."""
         try:
-            model = build_model(config, about["sizes"], multilabel=about["multilabel"])
+            model = build_model(config, about["sizes"], network_task(about))
             model.load_state_dict(tensors)
             model.decision = Decision(**about["decision"])
         except (TypeError, ValueError, RuntimeError) as error:
@@ -462,6 +469,7 @@ def describe(
     return {
         "sizes": list(model.sizes),
         "multilabel": model.multilabel,
+        **({"task": model.task} if model.task == "regression" else {}),
         "decision": model.decision.to_dict(),
         "class_names": None if class_names is None else list(class_names),
         "feature_names": None if feature_names is None else list(feature_names),

@@ -7,7 +7,7 @@ are small and one changed bit changes predictions. Files of earlier versions hav
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from torch import Tensor
 from fastgcn.data.imported import IMPORTED
 from fastgcn.errors import FormatError, MissingFileError
 from fastgcn.files import open_regular, parse_json
+from fastgcn.graph.labels import TASKS, Task
+from fastgcn.metrics import NUMBER_SCORES
 from fastgcn.schema import (
     Check,
     anything,
@@ -37,6 +39,17 @@ from fastgcn.schema import (
 
 _SUM = "sha256"
 _ZEROS = "0" * 64
+
+
+def one_of(choices: Sequence[str]) -> Check:
+    """One of some words."""
+
+    def check(value: Any, field: str) -> None:
+        if value not in choices:
+            raise refuse(field, f"one of {', '.join(choices)}", value)
+
+    return check
+
 
 _seconds: Check = mapping(number)
 _numbers = list_of(number)
@@ -61,6 +74,9 @@ _NETWORK: dict[str, Check] = {
     "feature_names": optional(list_of(text())),
 }
 
+# Of a network that predicts numbers; others say by `multilabel` what they predict.
+_TASK: dict[str, Check] = {"task": one_of(TASKS)}
+
 # `config.json`: what was started.
 ABOUT = record(
     {
@@ -68,11 +84,11 @@ ABOUT = record(
         "data": optional(record({"data": text()})),
         "fingerprint": digest,
     },
-    {"sampler": optional(text()), "imported": optional(IMPORTED)},
+    {"sampler": optional(text()), "imported": optional(IMPORTED), "task": one_of(TASKS)},
 )
 
 # A line of `metrics.jsonl`.
-_SCORES = ("val_loss", "val_micro_f1", "val_macro_f1")
+_SCORES = ("val_loss", "val_micro_f1", "val_macro_f1", "val_r2", "val_mae", "val_rmse")
 EPOCH = record(
     {"epoch": integer(1), "train_loss": number, "empty_rows": number},
     dict.fromkeys((*_SCORES, "val_accuracy", "seconds", "seconds_per_batch"), number),
@@ -91,7 +107,7 @@ RESULT = record(
         "device": text(),
     },
     {
-        **dict.fromkeys((*_SCORES, "test_loss", "test_micro_f1", "test_macro_f1"), number),
+        **dict.fromkeys((*_SCORES, *(s.replace("val_", "test_") for s in _SCORES)), number),
         **dict.fromkeys(("val_accuracy", "test_accuracy"), number),
         "validate_every": integer(1),
         "sampler": text(),
@@ -100,6 +116,8 @@ RESULT = record(
         "metric": text(),
         "notes": list_of(text()),
         "decision": _decision,
+        "task": one_of(TASKS),
+        "target": record(dict.fromkeys(("mean", "scale"), number)),
         "files": mapping(digest),
     },
 )
@@ -115,15 +133,16 @@ NETWORK = record(
         "metric": text(),
         "device": text(),
         "validate_every": integer(1),
-    }
+    },
+    _TASK,
 )
 
 # The metadata of a model, each entry a text of JSON.
-MODEL: dict[str, Check] = {"config": mapping(anything), **_NETWORK}
+MODEL: dict[str, Check] = {"config": mapping(anything), **_NETWORK, **_TASK}
 
 
 # What a file without a checksum, such as that of an earlier version, may have.
-_EARLIER = {*MODEL, "schema", "fingerprint", "progress", "network"}
+_EARLIER = {"config", *_NETWORK, "schema", "fingerprint", "progress", "network"}
 
 
 def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
@@ -134,7 +153,7 @@ def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
         said = f"best_epoch is {result['best_epoch']} of {result['epochs']} epochs"
     elif any(len(each) != classes for each in result.get("test_classes", {}).values()):
         said = f"test_classes must have numbers for each of the {classes} classes"
-    elif any(f"{part}_micro_f1" in result and not _has_scores(result, part) for part in _PARTS):
+    elif any(_has_some(result, part) and not _has_scores(result, part) for part in _PARTS):
         said = "it does not have all scores of a part of the split"
     else:
         return
@@ -144,8 +163,15 @@ def check_result(result: Mapping[str, Any], classes: int, path: Path) -> None:
 _PARTS = ("val", "test")
 
 
+def _has_some(values: Mapping[str, Any], part: str) -> bool:
+    return any(f"{part}_{score}" in values for score in ("micro_f1", *NUMBER_SCORES))
+
+
 def _has_scores(values: Mapping[str, Any], part: str) -> bool:
-    return all(f"{part}_{score}" in values for score in ("loss", "micro_f1", "macro_f1"))
+    return any(
+        all(f"{part}_{score}" in values for score in scores)
+        for scores in (("loss", "micro_f1", "macro_f1"), NUMBER_SCORES)
+    )
 
 
 def check_epoch(value: Any, number_of_epoch: int, path: Path) -> None:
@@ -172,6 +198,8 @@ def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dic
 
 def check_network(values: Mapping[str, Any], n_bytes: int, path: Path) -> None:
     """Check that names and sizes belong together, and that weights of `n_bytes` may have these."""
+    if network_task(values) == "regression" and values["sizes"][-1] != 1:
+        raise FormatError(f"{path} is damaged: a regression has one output")
     sizes = values["sizes"]
     widths = {"class_names": sizes[-1], "feature_names": sizes[0]}
     for key, width in widths.items():
@@ -182,6 +210,13 @@ def check_network(values: Mapping[str, Any], n_bytes: int, path: Path) -> None:
     # A network is built before its weights are read: it must not be larger than these.
     if any(4 * n_in * n_out > n_bytes for n_in, n_out in pairwise(sizes)):
         raise FormatError(f"{path} is damaged: it has no weights of the sizes {sizes[:8]}")
+
+
+def network_task(values: Mapping[str, Any]) -> Task:
+    """What a network predicts, from what a file has beside its weights."""
+    usual: Task = "multilabel" if values["multilabel"] else "classification"
+    task: Task = values.get("task", usual)
+    return task
 
 
 def parsed(data: str, field: str, check: Check, path: Path) -> Any:

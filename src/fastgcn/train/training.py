@@ -13,7 +13,8 @@ from fastgcn.backends import Backend, Checkpoint
 from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
-from fastgcn.metrics import Decision, Metrics, better
+from fastgcn.graph.labels import Task
+from fastgcn.metrics import Decision, Metrics, Target, better
 from fastgcn.model import WeightAverage
 from fastgcn.train.decision import chosen_metric, positive_class
 from fastgcn.train.divergence import check_epoch, check_validation
@@ -30,10 +31,9 @@ class Training:
         start = time.perf_counter()
         backend.prepare()
         self.counts = backend.class_counts()  # (C,) of the training nodes
-        multilabel = backend.model.multilabel
-        if not multilabel:
-            backend.on_first("the labels", lambda: check_counts(self.counts))
-        self.metric = chosen_metric(config, self.counts, multilabel=multilabel)
+        task, self.target = backend.model.task, backend.model.target
+        backend.on_first("the labels", lambda: check_labels(self.counts, task, self.target))
+        self.metric = chosen_metric(config, self.counts, task)
         self.seconds["precompute"] += time.perf_counter() - start
         self._begin()
 
@@ -64,6 +64,12 @@ class Training:
 
     def notes(self) -> list[str]:
         """Sentences on what was chosen for the user."""
+        if self.target is not None:
+            return [
+                f"Trained as regression, by {self.backend.model.loss_name}: targets are "
+                f"standardised in training, by the training nodes' mean {self.target.mean:g} and "
+                f"standard deviation {self.target.scale:g}; validation selects by {self.metric}."
+            ]
         if self.config.metric != "auto" or self.metric == "micro_f1":
             return []
         share = self.counts.min() / self.counts.sum()
@@ -165,7 +171,8 @@ def should_stop(history: History, config: TrainConfig, best: int | None = None) 
     if config.early_stopping == "none" or not history or "val_loss" not in history[-1]:
         return False
     if config.early_stopping == "patience":
-        metric = "micro_f1" if config.metric == "auto" else config.metric
+        usual = "r2" if "val_r2" in history[-1] else "micro_f1"
+        metric = usual if config.metric == "auto" else config.metric
         best = best_epoch(history, metric) if best is None else best
         return len(history) - 1 - best >= config.patience
     backwards = (record["val_loss"] for record in reversed(history) if "val_loss" in record)
@@ -196,9 +203,14 @@ def is_better(record: Mapping[str, Any], kept: Mapping[str, Any], metric: str = 
     return score > other
 
 
-def check_counts(counts: IntArray) -> None:
-    """Refuse training nodes of a single class: any network would be right on them."""
-    if np.count_nonzero(counts) == 1:
+def check_labels(counts: IntArray, task: Task, target: Target | None) -> None:
+    """Refuse training nodes of a single class, or of equal numbers: any network would be right."""
+    if target is not None and target.scale <= 1e-12 * abs(target.mean):
+        raise InputError(
+            f"all training nodes have the target {target.mean:g}, so there is nothing to learn; "
+            "look at the label column, or draw another split (--split random)"
+        )
+    if task == "classification" and np.count_nonzero(counts) == 1:
         raise InputError(
             "all training nodes are of one class, so there is nothing to learn; look at the label "
             "column, or draw another split (--split random)"

@@ -15,6 +15,7 @@ from fastgcn.backends.gpu import why_no_kernels, why_not
 from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.forward import apply_to_graph
 from fastgcn.backends.gpu.matrix import DeviceMatrix
+from fastgcn.backends.gpu.steps import AutogradSteps
 from fastgcn.errors import InputError
 from fastgcn.machine import choose_device, memory_of_device
 from fastgcn.train.divergence import NotFiniteError
@@ -136,6 +137,32 @@ def test_label_sets_are_trained_on() -> None:
     here = Evaluator(graph, SETTINGS, graph.split.val)(place(there).model.cpu())
     assert record["val_loss"] == pytest.approx(here.loss, rel=1e-4)
     assert record["val_accuracy"] == pytest.approx(here.accuracy)
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber"])
+@pytest.mark.parametrize("changes", [{}, {"inductive": False, "metric": "loss"}])
+def test_numbers_are_trained_on_by_autograd(loss: str, changes: dict[str, Any]) -> None:
+    """The kernels of a fused step know classes only. Negative targets stay negative, and the row
+    that stands for none, that of node 0, may have no target."""
+    numbers = -5 + 7 * np.sin(np.arange(60.0)) ** 3
+    numbers[0] = np.nan
+    graph = communities(
+        labels=numbers, class_names=None, split=Split(*np.split(np.arange(1, 58), [35, 50]))
+    )
+    config = SETTINGS.replace(loss=loss, batch_size=16, **changes)
+    there = training(graph, config)
+    backend = place(there)
+    assert isinstance(backend.training.steps, AutogradSteps)
+    batches = backend.training.batches
+    batches.shuffle(0)
+    batches.draw()
+    rows = batches.rows[batches.rows >= 0].long()
+    assert torch.equal(batches.labels[batches.rows >= 0], backend.training.data.labels[rows])
+    assert float(batches.labels.min()) < 0
+    record = there.epoch()
+    here = Evaluator(graph, config, graph.split.val)(backend.model.cpu())
+    for name, value in here.scores().items():
+        assert record[f"val_{name}"] == pytest.approx(value, rel=1e-4)
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2])

@@ -21,6 +21,8 @@ from fastgcn.sampling import Block
 from fastgcn.train.training import Training
 from tests.communities import communities, quick
 
+NUMBERS = 100 + 7 * np.sin(np.arange(60.0)) ** 3
+
 Case = tuple[dict[str, Any], dict[str, Any]]  # settings, and the graph's
 
 # Draws are the same for these, and so must be losses, gradients and scores.
@@ -45,6 +47,11 @@ CASES: dict[str, Case] = {
     "balanced classes": ({"class_weight": "balanced"}, {}),
     "several labels": ({}, {"multilabel": True}),
     "several labels, balanced": ({"class_weight": "balanced"}, {"multilabel": True}),
+    "numbers": ({"loss": "huber"}, {"labels": NUMBERS, "class_names": None}),
+    "numbers, transductive": (
+        {"inductive": False, "skip": True},
+        {"labels": NUMBERS, "class_names": None},
+    ),
     "transductive": ({"inductive": False}, {}),
     "directed and weighted": ({}, {"directed": True, "weighted": True}),
     "means of neighbours": ({"normalization": "neighbors", "skip": True}, {}),

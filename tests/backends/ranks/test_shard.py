@@ -180,7 +180,10 @@ def test_damaged_parts_are_refused(tmp_path: Path) -> None:
     for text, sentence in [
         ("{", "is not valid JSON"),
         ("[]", "does not describe a part"),
-        (json.dumps({"kind": "fastgcn-part", "schema": 1}), "describe a part of schema 2; shard"),
+        (
+            json.dumps({"kind": "fastgcn-part", "schema": 1}),
+            "describe a part of schema 2 or 3; shard",
+        ),
         (json.dumps({"kind": "fastgcn-part", "schema": 2, "number": 1}), "lacks arrays"),
         (json.dumps(json.loads(good) | {"number": 0}), "holds part 0; it was renamed"),
     ]:

@@ -60,6 +60,7 @@ class GpuBackend(LearnerBackend):
         self.on_device, data = prepare_on_device(graph, config, self._device, self.shared)
         model = start_from(self._given_model, config, graph).to(self._device)
         model.set_feature_statistics(self.on_device.host_features.statistics)
+        model.set_target(data.target)
         self.learner = Learner(model, config, self._device)
         loss = loss_for(data.labels[data.batch_nodes], graph, config).to(self._device)
         full = config.method == "gcn"

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import AnyArray, FloatArray, forget
-from fastgcn.backends.data import SharedData, check_trainable, label_tensor
+from fastgcn.backends.data import SharedData, check_trainable, label_tensor, target_of
 from fastgcn.backends.gpu.matrix import DeviceEdges, DeviceMatrix, DeviceSparse
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
@@ -27,6 +27,7 @@ from fastgcn.graph.csr import CSR, damaged
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.gpu.products import aligned, empty_rows, gather, row_stride
 from fastgcn.memory import shown_bytes
+from fastgcn.metrics import Target
 from fastgcn.progress import note, progress
 
 # Bytes of a chunk, and chunks in progress: threads read some while others are copied. Pinning takes
@@ -179,8 +180,9 @@ class DeviceTrainingData:
             pinned memory of the host. Full passes have (n, 2F) if the first layer takes both.
         beside: (n, F) rows of X, if the first layer takes both, unless `inputs` hold them.
         batch_nodes: (k,) int32, the nodes that batches are made of.
-        labels: (n,) int64 or (n, C) float32.
+        labels: (n,) int64; (n, C) float32; or (n, 1) float32, standardised numbers.
         precomputed: True if `inputs` hold ÂX, so that the first layer needs no block.
+        target: what numbers are standardised by; None for classes.
     """
 
     matrix: DeviceMatrix
@@ -190,6 +192,7 @@ class DeviceTrainingData:
     batch_nodes: Tensor
     labels: Tensor
     precomputed: bool
+    target: Target | None = None
 
     @property
     def dense_inputs(self) -> Tensor:
@@ -296,11 +299,13 @@ def _training_data(graph: Graph, config: TrainConfig, there: DeviceGraph) -> Dev
     else:
         inputs, beside = _inputs_on_host(matrix, x, config)
     assert graph.labels is not None
-    labels = label_tensor(graph.labels if nodes is None else graph.labels[trained])
+    target = target_of(graph.labels[trained], config) if graph.regression else None
+    labels = label_tensor(graph.labels if nodes is None else graph.labels[trained], target)
     batch_nodes = train if nodes is None else torch.arange(matrix.n, device=device)
     return DeviceTrainingData(
-        matrix, nodes, inputs, beside, batch_nodes.int(), labels.to(device), config.precompute
-    )
+        matrix, nodes, inputs, beside, batch_nodes.int(), labels.to(device), config.precompute,
+        target,
+    )  # fmt: skip
 
 
 def features_fit(graph: Graph, config: TrainConfig, device: torch.device) -> bool:

@@ -23,6 +23,7 @@ from fastgcn.backends.gpu.recording import Recording
 from fastgcn.config import TrainConfig
 from fastgcn.features.store import NodeFeatures
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import has_label
 from fastgcn.kernels.gpu.products import empty_rows, row_stride
 from fastgcn.metrics import USUAL, Metrics, read_tally, tally_on_device
 from fastgcn.model import GCN
@@ -136,10 +137,10 @@ class EvaluationData:
     ) -> "EvaluationData":
         assert graph.labels is not None
         everyone = part
-        if graph.labels.ndim == 1:
-            part = part[graph.labels[part] >= 0]
+        part = part[has_label(graph.labels[part])]
         ids = torch.from_numpy(np.array(part, np.int64)).to(there.device)
-        labels = torch.from_numpy(np.array(graph.labels[part], np.int64)).to(there.device)
+        known = np.array(graph.labels[part], np.float64 if graph.regression else np.int64)
+        labels = torch.from_numpy(known).to(there.device)
         nodes: Tensor | None = None
         edges = there.edges
         if config.evaluation_graph == "joined" and config.inductive:
@@ -178,6 +179,7 @@ class DeviceEvaluator:
     def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
         decision = model.decision
         plain = decision.temperature == 1.0 and decision.threshold == 0.5
+        plain = plain and model.task != "regression"  # classes are counted in the recording
         if not self._record or not plain or set(also) - USUAL:
             return score(model, self._logits(model), self.data.labels, also)
         if self._recorded is None or self._recorded[0] is not model:

@@ -267,7 +267,9 @@ class EpochBatches:
         self.rows.copy_(self.order.index_select(0, self.at)[0])
         there = self.rows >= 0
         # A missing row takes the label of node 0, which may have none, with weight zero.
-        self.labels.copy_(self.data.labels[self.rows.clamp(min=0)]).clamp_(min=0)
+        self.labels.copy_(self.data.labels[self.rows.clamp(min=0)])
+        if not self.labels.is_floating_point():  # class ids, -1 for none
+            self.labels.clamp_(min=0)
         weights = self._class_weights() * there
         torch.div(weights, weights.sum(1, keepdim=True).clamp(min=1e-30), out=self.row_weights)
         self.active.copy_(there.any(1))

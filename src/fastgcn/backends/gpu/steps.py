@@ -8,6 +8,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from fastgcn.backends.data import row_losses
 from fastgcn.backends.gpu.data import DeviceTrainingData
 from fastgcn.backends.gpu.matrix import SampledBlock, WholeBlock
 from fastgcn.backends.gpu.recording import SPARE, DeviceParameters, Recording
@@ -305,20 +306,12 @@ class AutogradSteps:
         )
         loss = mean_loss(
             self.model, self.blocks, x,
-            lambda logits: (self._row_losses(logits, labels) * weights).sum(),
+            lambda logits: (row_losses(self.loss, logits, labels) * weights).sum(),
         )  # fmt: skip
         self.parameters.move(loss, batches.steps)
         self.losses.index_copy_(0, self.current, loss.detach()[None])
         self.current += 1
         batches.steps += 1
-
-    def _row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if isinstance(self.loss, nn.BCEWithLogitsLoss):
-            each = nn.functional.binary_cross_entropy_with_logits(
-                logits, labels, pos_weight=self.loss.pos_weight, reduction="none"
-            )
-            return each.mean(1)
-        return nn.functional.cross_entropy(logits, labels, reduction="none")
 
     def run(self) -> None:
         left = self.batches.n_steps

@@ -1,5 +1,6 @@
 """`RanksBackend`: the CPU's backend in one of several processes, on its shard of the graph."""
 
+import copy
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +17,13 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.base import Checkpoint, EpochResult, Part, count_classes
 from fastgcn.backends.batches import Minibatches, MinibatchGroup
 from fastgcn.backends.cpu import CpuBackend
-from fastgcn.backends.data import TrainingData, check_trainable, label_tensor, loss_for
+from fastgcn.backends.data import (
+    TrainingData,
+    check_trainable,
+    label_tensor,
+    loss_for,
+    target_of,
+)
 from fastgcn.backends.evaluator import Sizes, validation_interval
 from fastgcn.backends.ranks.collectives import Communicator, ring_product
 from fastgcn.backends.ranks.forward import ShardEvaluator
@@ -60,14 +67,23 @@ def prepare_shard(shard: Shard, config: TrainConfig) -> tuple[ShardAdjacency, Tr
     if config.precompute:
         mixed = DenseStore(_propagated(shard, matrix, features))
         inputs = SideBySide(mixed, features) if config.input_skip else mixed
+    target = None
+    if shard.graph.regression:
+        comm = shard.group.host_comm
+        target = target_of(
+            shard.labels[shard.split.train],
+            config,
+            lambda sums: comm.all_reduce(sums, "statistics of targets"),
+        )
     return matrix, TrainingData(
         Adjacency(*matrix.rows),
         None,
         features,
         inputs,
         torch.from_numpy(_batch_nodes(shard, matrix)),
-        label_tensor(shard.labels if nodes is None else shard.labels[nodes]),
+        label_tensor(shard.labels if nodes is None else shard.labels[nodes], target),
         statistics,
+        target,
     )
 
 
@@ -162,10 +178,9 @@ class AllReduceStep(AutogradStep):
 
 def summed(loss: nn.Module) -> nn.Module:
     """The same loss, summed over nodes and not averaged."""
-    if isinstance(loss, nn.BCEWithLogitsLoss):
-        return nn.BCEWithLogitsLoss(pos_weight=loss.pos_weight, reduction="sum")
-    assert isinstance(loss, nn.CrossEntropyLoss)
-    return nn.CrossEntropyLoss(weight=loss.weight, reduction="sum")
+    found: Any = copy.deepcopy(loss)
+    found.reduction = "sum"
+    return cast(nn.Module, found)
 
 
 def weight_of(loss: nn.Module, labels: Tensor) -> Tensor:

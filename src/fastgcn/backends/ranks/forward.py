@@ -17,7 +17,8 @@ from fastgcn.features.propagate import RowBuffer
 from fastgcn.features.store import FeatureStore
 from fastgcn.graph.csr import index_dtype
 from fastgcn.graph.edges import Rows
-from fastgcn.metrics import Metrics, Tally
+from fastgcn.graph.labels import has_label
+from fastgcn.metrics import Metrics, Sums
 from fastgcn.model import GCN
 
 
@@ -113,8 +114,7 @@ class ShardEvaluator:
         nodes: IntArray | None = None
         if config.evaluation_graph == "joined" and config.inductive:
             nodes = np.union1d(shard.split.train, part)
-        if shard.labels.ndim == 1:
-            part = part[shard.labels[part] >= 0]
+        part = part[has_label(shard.labels[part])]
         self.shard, self.labels, self._nodes = shard, shard.labels[part], nodes
         self._comm = shard.group.host_comm
         self._asked = part if nodes is None else np.searchsorted(nodes, part)
@@ -129,8 +129,8 @@ class ShardEvaluator:
     def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
         """Scores of the network with its current weights, the same on all ranks."""
 
-        def reduce(own: Tally) -> Tally:
-            return Tally.of(self._comm.all_reduce(own.figures, "scores"))
+        def reduce(own: Sums) -> Sums:
+            return own.of(self._comm.all_reduce(own.figures, "scores"))
 
         logits = self._logits(model)
         return score(model, logits, self.labels, also, reduce=reduce, gather=self._gather)
@@ -152,7 +152,7 @@ def gather_outputs(
 ) -> tuple[FloatArray, AnyArray]:
     """Rows (k, C) and labels of the nodes of all ranks, on every rank."""
     counts = comm.gather_counts(len(rows), "numbers of nodes")
-    known = torch.from_numpy(np.array(labels, np.int64))
+    known = torch.from_numpy(np.array(labels, np.float64 if labels.dtype.kind == "f" else np.int64))
     return (
         comm.all_gather(torch.from_numpy(rows), counts, "outputs").numpy(),
         comm.all_gather(known, counts, "labels").numpy(),

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from fastgcn.arrays import BoolArray, FloatArray, IntArray
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.data.shards import StoredShard, cut
@@ -26,6 +26,7 @@ from fastgcn.graph.edges import (
     row_chunks,
 )
 from fastgcn.graph.graph import UNLABELLED, Graph, own_ids, parse_nodes, unlabelled
+from fastgcn.graph.labels import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Shard:
     bounds: IntArray
     csr: CSR
     features: FloatArray | csr_array
-    labels: IntArray | BoolArray
+    labels: Labels
     split: Split
     node_ids: Sequence[Any] | None = None
     outlined: bool = False
@@ -174,16 +175,17 @@ def _pieces(
 def _send(comm: Communicator, ids: list[Any], rows: FloatArray) -> None:
     """Send ids, which may be text of any length, and rows to the first rank; no rows: the end."""
     text = torch.frombuffer(bytearray(json.dumps(ids).encode()), dtype=torch.uint8)
-    sizes = torch.tensor([len(text), *rows.shape])
+    sizes = torch.tensor([len(text), rows.dtype == np.float64, *rows.shape])
     for tensor in (sizes, text, torch.from_numpy(rows)):
         comm.exchange({0: tensor}, {}, "rows of nodes")
 
 
 def _receive(comm: Communicator, rank: int) -> tuple[list[Any], FloatArray] | None:
-    sizes = torch.empty(3, dtype=torch.int64)
+    sizes = torch.empty(4, dtype=torch.int64)
     comm.exchange({}, {rank: sizes}, "rows of nodes")
-    length, *shape = sizes.tolist()
-    text, rows = torch.empty(length, dtype=torch.uint8), torch.empty(shape)
+    length, double, *shape = sizes.tolist()
+    text = torch.empty(length, dtype=torch.uint8)
+    rows = torch.empty(shape, dtype=torch.float64 if double else torch.float32)
     for tensor in (text, rows):
         comm.exchange({}, {rank: tensor}, "rows of nodes")
     return (json.loads(text.numpy().tobytes()), rows.numpy()) if len(rows) else None

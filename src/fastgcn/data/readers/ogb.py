@@ -103,9 +103,7 @@ def _features(path: Path, wanted: str | None, n: int) -> Any:
 
 def _labels(path: Path, n: int) -> AnyArray:
     table = _read_csv(path, np.float64, n)
-    if table.shape[1] != 1:
-        return table
-    return np.where(np.isnan(table[:, 0]), -1, table[:, 0])
+    return table[:, 0] if table.shape[1] == 1 else table
 
 
 def _split_folder(path: Path, scheme: str | None) -> Path | None:

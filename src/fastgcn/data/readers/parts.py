@@ -200,7 +200,7 @@ def build(
             directed=directed,
             name=name or default_name(path),
             cleaned=cleaned,
-            **fields,
+            **{"task": "classification", **fields},  # these formats hold classes
         )
 
 

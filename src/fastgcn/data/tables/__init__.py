@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fastgcn.arrays import AnyArray
 from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.imported import SCALES, read_imported
 from fastgcn.data.layout import arrays_of, graph_from, id_arrays
@@ -37,6 +36,7 @@ from fastgcn.errors import InputError, nearest
 from fastgcn.graph.checks import check_default_weight
 from fastgcn.graph.csr import CSR
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import task_of
 from fastgcn.memory import memory_bytes
 from fastgcn.progress import note
 
@@ -64,6 +64,7 @@ def import_tables(
     structure: int | None = None,
     degree: bool | None = None,
     classes: Sequence[Any] | None = None,
+    task: str = "auto",
     random_split: int | bool | None = None,
     source: str = "source",
     target: str = "target",
@@ -90,9 +91,9 @@ def import_tables(
         force: replace an existing store.
         id: column of distinct ids, integers or text.
         label: column of classes, empty if a node has none; or of lists of classes (a node has
-            several); or "a,b,c", columns of 0 and 1 that are named like the classes. A table
-            may lack the column under its default name; the same holds for the split and the
-            weights.
+            several); or "a,b,c", columns of 0 and 1 that are named like the classes; or of
+            numbers to predict, empty or NaN if a node has none. A table may lack the column under
+            its default name; the same holds for the split and the weights.
         split: column of train, val or test, or empty.
         features: the columns that become features; by default all others. `amount_*` is every
             column whose name begins so; this also holds for the next five.
@@ -114,7 +115,11 @@ def import_tables(
             as they are; `structure` has it in any case.
         classes: the names of the classes in order; by default all that occur, integers by
             size, others by name.
-        random_split: the seed of a split into 60, 20 and 20 % of each class, instead of `split`.
+        task: `classification` takes labels for classes, `regression` for numbers to predict.
+            `auto` takes numbers with fractions for a regression, and also whole numbers if there
+            are more than 100 different ones, unless they are 0, 1, 2, ... with many nodes each.
+        random_split: the seed of a split into 60, 20 and 20 % of each class, instead of `split`;
+            of a regression, of all nodes with a target.
             A table with labels and without a split gets one of seed 0; False: it gets none.
         source: column of the edges' starts, as ids of the node table.
         target: column of their ends.
@@ -143,7 +148,7 @@ def import_tables(
         raise InputError(f"degree must be True, False or None, got {degree!r}")
     kinds = {"number": numeric, "category": categorical, "text": text, "date": date}
     node_options = NodeOptions(
-        id, label, split, features, classes, random_split, scale, drop, kinds
+        id, label, split, features, classes, random_split, scale, task, drop, kinds
     )
     edge_options = EdgeOptions(
         source, target, weight, type_column, type_weights(types), unknown, default_weight
@@ -292,8 +297,9 @@ def _enlarged(nodes: Nodes, index: Any, notes: list[str], hint: str) -> Nodes:
     """The nodes with those that only the edge tables name, at the end and without labels."""
     n, labels = len(index.node_ids), nodes.labels
     if labels is not None:
-        rest: AnyArray = np.zeros((n - nodes.n, *labels.shape[1:]), labels.dtype)
-        labels = np.concatenate([labels, rest if labels.ndim == 2 else rest - 1])
+        none = {"multilabel": False, "classification": -1, "regression": np.nan}[task_of(labels)]
+        rest = np.full((n - nodes.n, *labels.shape[1:]), none, labels.dtype)
+        labels = np.concatenate([labels, rest])
     notes.append(
         f"{n - nodes.n:,} nodes are added, because only the edges name them, such as "
         f"{index.node_ids[nodes.n]!r}; they have no labels, and their features are missing{hint}"

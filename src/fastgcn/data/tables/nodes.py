@@ -9,16 +9,15 @@ import pyarrow as pa
 
 from fastgcn.arrays import AnyArray
 from fastgcn.data.splits import stratified_split
-from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex, label_reader
+from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex
 from fastgcn.data.tables.files import Table, is_text
+from fastgcn.data.tables.labels import label_reader
 from fastgcn.errors import InputError
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
+from fastgcn.graph.labels import has_label, labelled, task_of
 
 _PARTS = {"": 0, "none": 0, "train": 1, "val": 2, "valid": 2, "validation": 2, "test": 3}
-
-# Whole numbers as labels: with more than this, an amount may have been taken for classes.
-_MANY_CLASSES = 100
 
 Notes = list[str]
 
@@ -34,6 +33,7 @@ class NodeOptions:
     classes: Sequence[Any] | None = None
     random_split: int | bool | None = None
     scale: str = "auto"
+    task: str = "auto"
     drop: Sequence[str] = ()
     kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class Nodes:
 def read_nodes(table: Table, options: NodeOptions, notes: Notes) -> tuple[Nodes, IdCollector]:
     """Read and check everything but the features."""
     table.require(options.id, "node ids")
-    label_columns = label_reader(table, options.label, options.classes)
+    label_columns = label_reader(table, options.label, options.classes, options.task)
     parts = _split_reader(table, options)
     columns = {options.id: pa.string()}
     if label_columns is not None:
@@ -75,20 +75,19 @@ def read_nodes(table: Table, options: NodeOptions, notes: Notes) -> tuple[Nodes,
 
     index = ids.index()
     labels, names = (None, ()) if label_columns is None else label_columns.finish(index.node_ids)
-    _say_labels(labels, names, options, notes)
+    notes += [] if label_columns is None else label_columns.notes
+    _say_labels(labels, names, notes)
     split = Split()
     if parts is not None:
         what = f"column {options.split!r} of {table.path}"
         split = _split_of(parts, what, index.node_ids)
     if options.random_split is not False and not any(len(part) for _, part in split.items()):
         split = _random_split(labels, options.random_split, notes)
-    checks.labelled(dict(split.items()), labels, index.node_ids)
+    labelled(dict(split.items()), labels, index.node_ids)
     return Nodes(ids.n, index, labels, names, split, taken), ids
 
 
-def _say_labels(
-    labels: AnyArray | None, names: Sequence[str], options: NodeOptions, notes: Notes
-) -> None:
+def _say_labels(labels: AnyArray | None, names: Sequence[str], notes: Notes) -> None:
     if labels is None:
         notes.append(
             "no labels: the graph can be used by a trained network, but not to train one; --label "
@@ -100,12 +99,7 @@ def _say_labels(
                 f"all labelled nodes have the class {names[0]!r}: there is nothing to learn, and "
                 "every score will be 1"
             )
-        if len(names) > _MANY_CLASSES and all(name.lstrip("-").isdigit() for name in names):
-            notes.append(
-                f"column {options.label!r} has {len(names):,} different whole numbers, and each is "
-                "taken for a class; if it holds amounts, make a few classes of them first"
-            )
-        unlabelled = int(np.count_nonzero(labels < 0))
+        unlabelled = int(np.count_nonzero(~has_label(labels)))
         if unlabelled:
             notes.append(f"{unlabelled:,} of {len(labels):,} nodes have no label")
 
@@ -134,8 +128,10 @@ def _random_split(labels: AnyArray | None, seed: int | bool | None, notes: Notes
             "(--label, or label= in Python)"
         )
     drawn = 0 if seed is None else seed
-    split = stratified_split(labels, seed=drawn)
-    shares = "of the nodes" if labels.ndim == 2 else "of each class"
+    task = task_of(labels)
+    split = stratified_split(labels, seed=drawn, task=task)
+    kinds = {"classification": "of each class", "regression": "of the nodes with a target"}
+    shares = kinds.get(task, "of the nodes")
     why = "the table has no split: " if seed is None else ""
     notes.append(
         f"{why}60, 20 and 20 % {shares} are training, validation and test nodes, drawn with seed "
