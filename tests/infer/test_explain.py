@@ -139,7 +139,12 @@ def test_leaving_out_equals_a_graph_without_the_neighbour(graph: Graph, model: G
     for other in range(1, graph.n_nodes):
         kept = np.setdiff1d(np.arange(graph.n_nodes), [other])
         after = log_odds(model, fastgcn.subgraph(graph, kept), node, found.target)
-        effect = next((each.effect for each in found.neighbors if each.id == other), 0.0)
+        if other in reached:
+            effect = next(each.effect for each in found.neighbors if each.id == other)
+        elif model.normalization == "symmetric":
+            continue  # one hop further out, a node still changes a degree
+        else:
+            effect = 0.0
         assert effect == pytest.approx(before - after, abs=1e-4)
 
 
@@ -147,9 +152,12 @@ def test_leaving_out_equals_a_graph_without_the_neighbour(graph: Graph, model: G
 def test_effects_of_features_add_up_to_the_score(graph: Graph, model: GCN) -> None:
     found = explain(model, graph, 0, top=3)
     total = sum(each.effect for each in found.features)
-    # 32 steps of the integral; norms and ReLUs bend the line.
-    size = sum(abs(each.effect) for each in found.features)
-    assert total == pytest.approx(found.score - found.baseline, abs=0.05 + 0.1 * size)
+    expected = found.score - found.baseline
+    if abs(total - expected) <= 0.1 * max(abs(expected), 1):
+        assert found.notes == ()
+    else:  # a norm of a row that is nearly constant bends sharply, and 32 steps miss it
+        assert found.notes[0].startswith("the effects of all features add up to")
+        assert isinstance(model.norms[0], torch.nn.LayerNorm)
 
 
 def test_the_rest_of_the_graph_is_not_read() -> None:

@@ -1,5 +1,7 @@
 """New nodes are predicted as they would be on the whole enlarged graph, reading only near them."""
 
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import block_diag, csr_array
 
-from fastgcn import GCN, Graph, embed, embed_new, fit, predict, predict_new
+from fastgcn import GCN, Graph, embed, embed_new, explain, fit, predict, predict_new
 from fastgcn.data.tables.new_rows import read_new_nodes
 from fastgcn.errors import InputError
+from fastgcn.graph.ids import TextIds
 from tests.communities import communities, quick
 from tests.strategies import graphs
 from tests.tables import write
@@ -143,3 +146,29 @@ def test_ends_of_new_edges_must_be_ids(tmp_path: Path, ends: pa.Array, message: 
     edges = write(tmp_path / "edges.parquet", {"source": ends, "target": ["x", "x"]})
     with pytest.raises(InputError, match=message):
         read_new_nodes(nodes, edges, graph)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_call_makes_no_array_over_all_nodes(own: bool) -> None:
+    """After the first call, which makes the index of ids, memory is that of a neighbourhood."""
+    n = 200_000
+    ids = TextIds.pack([f"c{i}" for i in range(n)]) if own else None
+    graph = Graph.trusted(
+        indptr=np.minimum(np.arange(n + 1), n - 1), indices=np.arange(1, n, dtype=np.int32),
+        weights=None, features=np.ones((n, 2), np.float32), directed=True, node_ids=ids,
+    )  # fmt: skip
+    model = GCN([2, 3, 2])
+    new: dict[str, Any] = {"features": [[1.0, 2.0]], "source": ["new"], "target": ["c9"]}
+    new = new | {"node_ids": ["new"]} if own else new | {"source": [n], "target": [9]}
+    calls: list[Callable[[], object]] = [
+        lambda: predict_new(model, graph, **new),
+        lambda: embed_new(model, graph, **new),
+        lambda: explain(model, graph, "c9" if own else 9),
+    ]
+    for call in calls:
+        call()
+        tracemalloc.start()
+        call()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < n, "less than a byte a node"

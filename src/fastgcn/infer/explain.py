@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 # Steps of the integral; the middle of each is taken.
 _STEPS = 32
 
+# The effects of features may miss the difference of scores by this share; more is said.
+_GAP = 0.1
+
 # Multiplications for leaving out, a few seconds of one core, and the fewest neighbours to try.
 _WORK = 4 * 10**9
 _FEWEST = 20
@@ -93,7 +96,7 @@ class Explanation:
         baseline: the score if all nodes had average features, or none if these are sparse.
         features: those with the largest effects, either way, the largest first.
         neighbors: the same for nodes nearby.
-        field: how many nodes the output depends on, the node itself included.
+        field: how many nodes' features the output depends on, the node itself included.
         notes: what was left out.
     """
 
@@ -163,7 +166,17 @@ def explain(
         features=features,
         neighbors=neighbors,
         field=len(field.nodes),
-        notes=notes,
+        notes=(*_gap(float(score(logits)) - baseline, float(by_node.sum())), *notes),
+    )
+
+
+def _gap(expected: float, total: float) -> tuple[str, ...]:
+    """A note if the effects of features are far from adding up, because of a coarse integral."""
+    if abs(expected - total) <= _GAP * max(abs(expected), 1.0):
+        return ()
+    return (
+        f"the effects of all features add up to {total:+.3f} instead of {expected:+.3f}: the "
+        "network bends sharply between the baseline and this node, so they are rough",
     )
 
 
