@@ -1,6 +1,6 @@
 """Adam, moved by compiled loops on the CPU and by torch elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -189,9 +189,18 @@ def loss_of(
 ) -> Tensor:
     """The loss of a batch, on the network's device; for a pair of networks, the mean of both."""
     device = next(model.parameters()).device
-    found = model.member_logits([block.to(device) for block in blocks], x.to(device))
-    known = labels.to(device)
-    first, *others = (cast(Tensor, loss(logits, known)) for logits in found)
+    known, there = labels.to(device), [block.to(device) for block in blocks]
+    return mean_loss(model, there, x.to(device), lambda logits: cast(Tensor, loss(logits, known)))
+
+
+def mean_loss(
+    model: GCN,
+    blocks: Sequence[Any],
+    x: Any,
+    loss: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """The loss of a network's logits; for a pair of networks, the mean of both."""
+    first, *others = map(loss, model.member_logits(blocks, x))
     return sum(others, first) / (1 + len(others)) if others else first
 
 

@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fastgcn.data.objects import as_graph
 from fastgcn.data.readers import READERS, table_files
 from fastgcn.data.readers.parts import check_options, choice
@@ -13,6 +11,7 @@ from fastgcn.data.splits import random_split as draw_split
 from fastgcn.data.store import MANIFEST, is_store, open_store, save
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.labels import has_label
 from fastgcn.progress import note
 from fastgcn.writing import recover
 
@@ -74,7 +73,7 @@ def load(name_or_path: Any, **options: Any) -> Graph:
 def _lacks_split(graph: Graph) -> bool:
     """True, and said, if a labelled graph has no split, so that one is drawn."""
     split = any(len(nodes) for _, nodes in graph.split.items())
-    if split or graph.labels is None or not np.any(graph.labels >= 0):
+    if split or graph.labels is None or not has_label(graph.labels).any():
         return False
     note(
         f"{graph.name} has no split: 60, 20 and 20 % of its labelled nodes are training, "

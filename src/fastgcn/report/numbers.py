@@ -1,6 +1,5 @@
 """How good predicted numbers are: sections on the scores, the errors, the degrees and the map."""
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,7 +19,9 @@ from fastgcn.report.quality import (
     how_scored,
     labelled_part,
     lowest_and_highest,
+    on_nodes,
     principal_plane,
+    score_rows,
 )
 from fastgcn.train.run import Run
 
@@ -61,26 +62,12 @@ def evaluate_numbers(run: Run, graph: Graph) -> Predicted:
 
 def headline(run: Run, found: Predicted) -> str:
     """The line under the title."""
-    return (
-        f"R² {found.scores.r2:.4f} on {len(found.nodes):,} {found.part_name} nodes; "
-        f"epoch {run.metrics['best_epoch']} of {run.metrics['epochs']} kept, "
-        f"seed {run.config.seed}{'' if run.stopped is None else '; training diverged'}"
-    )
+    return f"R² {found.scores.r2:.4f} {on_nodes(run, found)}"
 
 
 def summary(run: Run, found: Predicted) -> Section:
     """The scores of training, and those of this report if they differ."""
-    here = found.scores.scores()
-    recorded = {
-        part: {name: run.metrics.get(f"{part}_{name}", math.nan) for name in here}
-        for part in ("val", "test")
-        if f"{part}_r2" in run.metrics
-    }
-    rows = [(f"{PART_NAMES[part]}, in training", scores) for part, scores in recorded.items()]
-    same = recorded.get(found.part, {"loss": math.nan})
-    if not math.isclose(same["loss"], here["loss"], rel_tol=1e-3):
-        rows.append((f"{found.part_name}, for this report", here))
-    cells = [(name, *(f"{value:.5g}" for value in scores.values())) for name, scores in rows]
+    cells = score_rows(run, found, ".5g")
     target = run.model.target
     assert target is not None
     content: list[Content] = [

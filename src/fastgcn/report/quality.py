@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -111,29 +111,53 @@ def _named(parts: Iterable[str]) -> str:
 
 def headline(run: Run, found: Evaluated) -> str:
     """The line under the title."""
+    return f"micro-F1 {found.scores.micro_f1:.4f} {on_nodes(run, found)}"
+
+
+class Scored(Protocol):
+    """Predictions of a report and their scores."""
+
+    @property
+    def part(self) -> str: ...
+    @property
+    def part_name(self) -> str: ...
+    @property
+    def nodes(self) -> IntArray: ...
+    @property
+    def scores(self) -> Metrics: ...
+
+
+def on_nodes(run: Run, found: Scored) -> str:
+    """Of which nodes a score is, and of which epoch of the run."""
     return (
-        f"micro-F1 {found.scores.micro_f1:.4f} on {len(found.nodes):,} {found.part_name} nodes; "
+        f"on {len(found.nodes):,} {found.part_name} nodes; "
         f"epoch {run.metrics['best_epoch']} of {run.metrics['epochs']} kept, "
         f"seed {run.config.seed}{'' if run.stopped is None else '; training is not finished'}"
     )
 
 
-def summary(run: Run, found: Evaluated) -> Section:
-    """The scores of training, and those of this report if they differ."""
+def score_rows(run: Run, found: Scored, form: str) -> list[tuple[str, ...]]:
+    """Rows of a table: the scores of training, and those of this report if they differ."""
     here = found.scores.scores()
     recorded = {
         part: {name: run.metrics.get(f"{part}_{name}", math.nan) for name in here}
         for part in ("val", "test")
-        if f"{part}_micro_f1" in run.metrics
+        if f"{part}_loss" in run.metrics
     }
     rows = [(f"{PART_NAMES[part]}, in training", scores) for part, scores in recorded.items()]
-    same = recorded.get(found.part, {"loss": math.nan, "micro_f1": math.nan})
-    if not (
-        math.isclose(same["loss"], here["loss"], rel_tol=1e-3)
-        and math.isclose(same["micro_f1"], here["micro_f1"], abs_tol=1e-3)
+    same = recorded.get(found.part, {})
+    if any(
+        not math.isclose(same.get(name, math.nan), here[name], rel_tol=1e-3, abs_tol=near)
+        for name, near in (("loss", 0.0), ("micro_f1", 1e-3))
+        if name in here
     ):
         rows.append((f"{found.part_name}, for this report", here))
-    cells = [(name, *(f"{value:.4f}" for value in scores.values())) for name, scores in rows]
+    return [(name, *(format(value, form) for value in scores.values())) for name, scores in rows]
+
+
+def summary(run: Run, found: Evaluated) -> Section:
+    """The scores of training, and those of this report if they differ."""
+    cells = score_rows(run, found, ".4f")
     table = Table(("nodes", "micro-F1", "macro-F1", "accuracy", "loss"), cells, "Scores")
     means = (
         " Micro-F1 counts all decisions together, macro-F1 is the mean over classes, and the loss "

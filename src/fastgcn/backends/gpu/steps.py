@@ -1,6 +1,5 @@
 """An epoch of training steps on the device, recorded as CUDA graphs and replayed."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, cast
@@ -13,8 +12,7 @@ from fastgcn.backends.gpu.data import DeviceTrainingData
 from fastgcn.backends.gpu.matrix import SampledBlock, WholeBlock
 from fastgcn.backends.gpu.recording import SPARE, DeviceParameters, Recording
 from fastgcn.backends.gpu.sampler import EpochBatches
-from fastgcn.backends.steps import Adam
-from fastgcn.features.sparse import SparseRows
+from fastgcn.backends.steps import Adam, mean_loss
 from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.products import gather
 from fastgcn.kernels.gpu.step import (
@@ -26,7 +24,6 @@ from fastgcn.kernels.gpu.step import (
 )
 from fastgcn.model import GCN, GraphConvolution
 from fastgcn.progress import note
-from fastgcn.sampling.block import Block
 
 
 class EpochSteps(Protocol):
@@ -103,14 +100,6 @@ class DeviceTraining:
             self.model, self.loss, self.optimizer, self.data, self.sampled,
             seed=self.seed, tf32=self.tf32,
         )  # fmt: skip
-
-
-def mean_loss(model: GCN, blocks: Sequence[object], x: Tensor | SparseRows,
-              loss: Callable[[Tensor], Tensor]) -> Tensor:  # fmt: skip
-    """The loss of logits; for a pair of networks, the mean of both."""
-    found = model.member_logits(cast(Sequence[Block], blocks), x)
-    first, *others = map(loss, found)
-    return sum(others, first) / len(found)
 
 
 class FullSteps:
