@@ -25,6 +25,8 @@ def graph_of(
             n_nodes=nodes,
             n_features=features,
             n_classes=classes,
+            n_outputs=classes,
+            regression=False,
             features=SimpleNamespace(size=stored) if stored else dense,
             csr=SimpleNamespace(indices=range(entries)),
             split=SimpleNamespace(train=range(train), val=range(val)),

@@ -88,6 +88,7 @@ BAD_VALUES = [
     ("weight_decay", float("inf"), "weight_decay must be a finite number, got inf"),
     ("averaging", 1, "averaging must be at least 0 and below 1, got 1"),
     ("weight_decay_on", "last", "weight_decay_on must be one of first, all, got 'last'"),
+    ("loss", "l1", "loss must be one of auto, mse, huber, got 'l1'"),
     ("metric", "auc", "metric must be auto, micro_f1, "),
     ("calibrate", "yes", "calibrate must be true or false, got 'yes'"),
     ("class_weight", "even", "class_weight must be one of none, balanced, got 'even'"),
