@@ -82,6 +82,6 @@ def test_only_the_border_prints() -> None:
             for node in ast.walk(tree)
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "print"
         ]
-        # A version and a table of settings are texts of the package itself.
-        own = {"cli/__init__.py": 1, "config.py": 1}.get(name, 0)
+        # A version, a table of settings and the numbers of an epoch are the package's own texts.
+        own = {"cli/__init__.py": 1, "config.py": 1, "train/callbacks.py": 1}.get(name, 0)
         assert name in border or len([c for c in calls if "printable(" not in c]) == own, calls

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 from fastgcn.errors import InputError, MissingDependencyError
-from fastgcn.text import printable
 
 _USUAL = (
     "val_micro_f1", "val_macro_f1", "val_accuracy", "val_loss", "val_r2", "val_mae", "val_rmse",
@@ -64,7 +63,7 @@ class ShowEpochs:
             self._line()
 
     def _line(self) -> None:
-        print(printable(self._last), file=sys.stderr, flush=True)
+        print(self._last, file=sys.stderr, flush=True)
         self._last = ""
 
     def __exit__(
