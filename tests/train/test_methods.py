@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import fastgcn
-from fastgcn import GCN, FullSampler, LayerSampler, Run, TrainConfig, fit, normalize, predict
+from fastgcn import GCN, FullSampler, Graph, LayerSampler, Run, TrainConfig, fit, normalize, predict
 from fastgcn.backends.cpu import ready
 from fastgcn.errors import InputError
 from fastgcn.sampling.neighborhood import NeighborSampler
 from fastgcn.train.presets import METHODS, graphsage, kipf_gcn, resolve
 from tests.communities import communities, quick
-from tests.strategies import dense_adjacency
+from tests.strategies import dense_adjacency, split_of
 
 
 def settings(method: str, **changes: Any) -> TrainConfig:
@@ -111,7 +111,9 @@ def test_sampled_prediction_comes_near_the_full_one(method: str) -> None:
 
 
 def test_methods_start_from_the_papers_settings_for_a_graph_of_that_size() -> None:
-    large = communities(n=12_000)
+    n = 12_000
+    ring: dict[str, Any] = {"features": np.ones((n, 1)), "labels": np.arange(n) % 2}
+    large = Graph.from_edges(np.arange(n), (np.arange(n) + 1) % n, **ring, split=split_of([0, 1]))
     assert resolve(large, None, {"method": "gcn-batched"}).batch_size == 1024
     named = communities(name="pubmed")  # a name decides nothing
     assert resolve(named, None, {"method": "gcn-batched"}).batch_size == 256
