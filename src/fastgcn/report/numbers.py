@@ -5,17 +5,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.arrays import FloatArray
 from fastgcn.graph.graph import Graph
 from fastgcn.infer.predict import embed, evaluate, predict
-from fastgcn.metrics import Metrics, measure
+from fastgcn.metrics import measure
 from fastgcn.report.page import Content, Figure, Section, Table
 from fastgcn.report.plots import against, bars, scatter
 from fastgcn.report.quality import (
     PART_NAMES,
+    Scored,
     degree_bins,
     drawn,
-    how_predicted,
     how_scored,
     labelled_part,
     lowest_and_highest,
@@ -32,22 +32,11 @@ _BINS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class Predicted(Scored):
     """Predicted and true numbers (k,) of the labelled nodes (k,) of a part of the split."""
 
-    part: str
-    nodes: IntArray
     truth: FloatArray
     found: FloatArray
-    scores: Metrics
-
-    @property
-    def part_name(self) -> str:
-        return PART_NAMES[self.part]
-
-    @property
-    def how(self) -> str:
-        return how_predicted(len(self.nodes), self.part_name)
 
 
 def evaluate_numbers(run: Run, graph: Graph) -> Predicted:
@@ -57,7 +46,8 @@ def evaluate_numbers(run: Run, graph: Graph) -> Predicted:
     found = predict(run, graph, nodes)
     assert graph.labels is not None
     truth: FloatArray = np.asarray(graph.labels[nodes], np.float64)
-    return Predicted(part, nodes, truth, found, measure(found, truth, run.model.target))
+    scores = measure(found, truth, run.model.target)
+    return Predicted(part, nodes, scores, truth, found)
 
 
 def headline(run: Run, found: Predicted) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,30 +27,18 @@ _POINTS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
-    """Predictions and truth for k labelled nodes.
+class Scored:
+    """Predictions for k labelled nodes and their scores.
 
     Attributes:
         part: the part of the split that the nodes are from: test, val or train.
         nodes: (k,) ids.
-        labels: (k,) class ids or (k, C) label sets.
-        probabilities: (k, C).
         scores: of those predictions.
-        names: the C classes, by number if they have no names.
-        decision: how probabilities become a class.
     """
 
     part: str
     nodes: IntArray
-    labels: IntArray | BoolArray
-    probabilities: FloatArray
     scores: Metrics
-    names: tuple[str, ...]
-    decision: Decision = field(default_factory=Decision)
-
-    @property
-    def multilabel(self) -> bool:
-        return self.labels.ndim == 2
 
     @property
     def part_name(self) -> str:
@@ -59,15 +47,31 @@ class Evaluated:
     @property
     def how(self) -> str:
         """How the predictions were made."""
-        return how_predicted(len(self.nodes), self.part_name)
+        return (
+            f"Predictions of the full network, without sampling, for the {len(self.nodes):,} "
+            f"labelled {self.part_name} nodes, on the whole graph."
+        )
 
 
-def how_predicted(n: int, part_name: str) -> str:
-    """How the predictions of n nodes were made."""
-    return (
-        f"Predictions of the full network, without sampling, for the {n:,} "
-        f"labelled {part_name} nodes, on the whole graph."
-    )
+@dataclass(frozen=True, slots=True)
+class Evaluated(Scored):
+    """Predictions and truth for k labelled nodes.
+
+    Attributes:
+        labels: (k,) class ids or (k, C) label sets.
+        probabilities: (k, C).
+        names: the C classes, by number if they have no names.
+        decision: how probabilities become a class.
+    """
+
+    labels: IntArray | BoolArray
+    probabilities: FloatArray
+    names: tuple[str, ...]
+    decision: Decision = field(default_factory=Decision)
+
+    @property
+    def multilabel(self) -> bool:
+        return self.labels.ndim == 2
 
 
 def evaluate_run(run: Run, graph: Graph, part: str | None = None) -> Evaluated:
@@ -82,7 +86,7 @@ def evaluate_run(run: Run, graph: Graph, part: str | None = None) -> Evaluated:
     names = next((names for names in known if len(names) == count), range(count))
     scores = measure(probabilities, labels, run.model.decision)
     shown, decision = tuple(map(str, names)), run.model.decision
-    return Evaluated(part, nodes, labels, probabilities, scores, shown, decision)
+    return Evaluated(part, nodes, scores, labels, probabilities, shown, decision)
 
 
 def labelled_part(graph: Graph, names: Iterable[str]) -> tuple[str, IntArray]:
@@ -112,19 +116,6 @@ def _named(parts: Iterable[str]) -> str:
 def headline(run: Run, found: Evaluated) -> str:
     """The line under the title."""
     return f"micro-F1 {found.scores.micro_f1:.4f} {on_nodes(run, found)}"
-
-
-class Scored(Protocol):
-    """Predictions of a report and their scores."""
-
-    @property
-    def part(self) -> str: ...
-    @property
-    def part_name(self) -> str: ...
-    @property
-    def nodes(self) -> IntArray: ...
-    @property
-    def scores(self) -> Metrics: ...
 
 
 def on_nodes(run: Run, found: Scored) -> str:
