@@ -274,5 +274,6 @@ def test_labelled_data_without_a_split_gets_one(
     assert found.source is not None
     assert found.source["split"] == "random"
     assert "has no split: 60, 20 and 20 %" in said[0]
+    assert "--split random --split-seed N draws others" in said[0]  # --seed is that of training
     load("digits", split="random")
     assert len(said) == 1

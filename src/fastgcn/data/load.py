@@ -77,7 +77,8 @@ def _lacks_split(graph: Graph) -> bool:
         return False
     note(
         f"{graph.name} has no split: 60, 20 and 20 % of its labelled nodes are training, "
-        "validation and test nodes, drawn with seed 0; --split random --seed N draws others"
+        "validation and test nodes, drawn with seed 0; --split random --split-seed N draws others "
+        "(--seed N in import, fastgcn.random_split in Python)"
     )
     return True
 
