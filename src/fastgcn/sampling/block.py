@@ -122,7 +122,7 @@ class Block:
     def _edges_of_adj(self) -> tuple[Tensor, Tensor]:
         """The entries of `adj` one by one, row after row."""
         if self.csr is None:
-            entries = self.adj.to_sparse_coo().coalesce()
+            entries = self.adj.to_sparse(layout=torch.sparse_coo).coalesce()
             return entries.indices().flip(0), entries.values()
         offsets, columns, values = (torch.from_numpy(part) for part in self.csr)
         return torch.stack([columns.long(), torch.repeat_interleave(offsets.diff())]), values
