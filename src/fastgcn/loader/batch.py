@@ -143,9 +143,11 @@ def edge_block(block: Block, matrix: Matrix, *, own_rows: bool) -> EdgeBlock:
 def _csr(block: Block) -> tuple[IntArray, IntArray, FloatArray]:
     if block.csr is not None:
         return block.csr
-    adj = block.adj.to_sparse_csr() if block.adj.layout == torch.strided else block.adj
-    values = adj.values().float()
-    return adj.crow_indices().numpy(), adj.col_indices().numpy(), values.numpy()
+    # A dense block of the user's own.
+    rows, columns = block.adj.nonzero(as_tuple=True)
+    counts = np.bincount(rows.numpy(), minlength=block.dst.numel())
+    values = block.adj[rows, columns].float().numpy()
+    return np.concatenate([[0], np.cumsum(counts)]), columns.numpy(), values
 
 
 def _self_normalised(rows: IntArray, values: FloatArray, n_rows: int) -> FloatArray:

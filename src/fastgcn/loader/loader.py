@@ -1,6 +1,7 @@
 """`LayerLoader`: minibatches by layer-wise sampling, for any network written in PyTorch."""
 
 import copy
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastgcn.arrays import IntArray
+from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
 from fastgcn.features.sparse import dense
 from fastgcn.features.store import FeatureStore
@@ -19,7 +20,6 @@ from fastgcn.loader import source
 from fastgcn.loader.batch import LayerBatch, Matrix, Weights, check_weights, edge_block
 from fastgcn.loader.layerwise import Step, layerwise
 from fastgcn.machine import choose_device
-from fastgcn.progress import note
 from fastgcn.sampling.block import Sampler
 
 SAMPLES = (400, 400)
@@ -64,7 +64,7 @@ class LayerLoader:
         own_rows: have the input rows of a layer begin with its output rows, for networks that read
             a node's own row; nearly all of PyG's do.
         weights: "unbiased" or "self-normalised"; see `EdgeBlock`.
-        features: a store of rows by node id, in place of the graph's features.
+        features: rows (n, F), or a store of them (`FeatureStore`), in place of the graph's.
         labels: give `batch.y`; False for graphs or nodes without labels.
         shuffle: a new order of the nodes in each epoch; True unless `index_sampler` is given.
         drop_last: leave out a last batch that is not full.
@@ -82,7 +82,8 @@ class LayerLoader:
             `world_size`.
 
     Attributes:
-        graph, nodes, sampler, features: what batches are made of.
+        graph, nodes, features: what batches are made of.
+        layer_sampler: draws their layers. (Lightning takes `sampler` for that of a `DataLoader`.)
         adjacency: M; None if the sampler has none and no normalisation was named.
     """
 
@@ -98,7 +99,7 @@ class LayerLoader:
         self_loops: bool | None = None,
         own_rows: bool = True,
         weights: Weights = "unbiased",
-        features: FeatureStore | None = None,
+        features: FeatureStore | Tensor | FloatArray | None = None,
         labels: bool = True,
         shuffle: bool | None = None,
         drop_last: bool = False,
@@ -129,7 +130,7 @@ class LayerLoader:
         self.features = source.make_features(self.graph, features)
         self._labels = source.make_labels(self.graph, self.nodes, labels)
         made = self._choose_sampler(sampler, samples, normalization, self_loops, own_rows)
-        self.sampler, self.adjacency = made.sampler, made.adjacency
+        self.layer_sampler, self.adjacency = made.sampler, made.adjacency
         self.own_rows = own_rows
         self._matrix = Matrix(made.normalization, made.loops, made.exact, weights)
         if index_sampler is not None and (shuffle or world_size > 1):
@@ -144,7 +145,7 @@ class LayerLoader:
         self.device = None if device is None else choose_device(str(device))
         self.pin_memory = pin_memory and torch.cuda.is_available()
         if pin_memory and not self.pin_memory:
-            note("pin_memory is not used: there is no CUDA device here")
+            warnings.warn("pin_memory is not used: there is no CUDA device here", stacklevel=2)
         self.epoch = 0
 
     def _choose_sampler(
@@ -189,7 +190,7 @@ class LayerLoader:
         self.set_epoch(epoch + 1)
         tasks = zip(batches, seeds, strict=True)
         if self.num_workers == 0:
-            return (self._placed(self._make(self.sampler, *task)) for task in tasks)
+            return (self._placed(self._make(self.layer_sampler, *task)) for task in tasks)
         return self._made_ahead(tasks)
 
     def _count(self) -> int:
@@ -230,7 +231,7 @@ class LayerLoader:
     def _made_ahead(self, tasks: Iterable[tuple[Tensor, int]]) -> Iterator[LayerBatch]:
         """The batches in order, made by threads; an error is raised in place of its batch."""
         samplers: SimpleQueue[Sampler] = SimpleQueue()
-        for sampler in copies(self.sampler, self.num_workers):
+        for sampler in copies(self.layer_sampler, self.num_workers):
             samplers.put(sampler)
 
         def make(task: tuple[Tensor, int]) -> LayerBatch:
@@ -290,13 +291,13 @@ class LayerLoader:
 
     def _n_layers(self) -> int:
         for name in ("samples", "fanouts", "layers"):
-            found = getattr(self.sampler, name, None)
+            found = getattr(self.layer_sampler, name, None)
             if isinstance(found, int):
                 return found
             if isinstance(found, tuple | list):
                 return len(found)
         probe = torch.from_numpy(self.nodes[:1])
-        return len(self.sampler.sample(probe, torch.Generator().manual_seed(0)))
+        return len(self.layer_sampler.sample(probe, torch.Generator().manual_seed(0)))
 
 
 def _layer_samples(samples: Any) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ operators stay as they are.
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import torch
@@ -48,7 +47,7 @@ def convolve(conv: nn.Module, h: Tensor, block: EdgeBlock, **further: Any) -> Te
     kind = _kind(conv, block)
     _check_device(conv, h)
     x: Any = (h, block.own(h))
-    options = {"size": block.size} | further if _takes_size(type(conv)) else further
+    options = {"size": block.size} | further if _takes_size(conv.forward) else further
     if kind == "GCNConv":
         # It refuses bipartite blocks. As `src` begins with `dst`, the block is also a square graph
         # of k nodes, of which the first s are asked for.
@@ -58,10 +57,9 @@ def convolve(conv: nn.Module, h: Tensor, block: EdgeBlock, **further: Any) -> Te
     return made[: block.n_dst]
 
 
-@cache
-def _takes_size(operator: type[nn.Module]) -> bool:
+def _takes_size(forward: Callable[..., Any]) -> bool:
     """False for operators that read the size from the rows alone."""
-    return "size" in inspect.signature(operator.forward).parameters
+    return "size" in inspect.signature(forward).parameters
 
 
 def _kind(conv: nn.Module, block: EdgeBlock) -> str:

@@ -2,9 +2,10 @@
 
 import copy
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ from fastgcn.graph.csr import index_dtype
 from fastgcn.graph.edges import GraphEdges, Rows
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import has_label
-from fastgcn.progress import note
 from fastgcn.sampling.block import Sampler
 from fastgcn.sampling.layer import LayerSampler
 from fastgcn.sampling.neighborhood import FullSampler, NeighborSampler
@@ -45,9 +45,10 @@ def open_graph(data: Any) -> Graph:
         data = _turned(data)
     graph = load(data)
     if graph.cleaned.self_loops or graph.cleaned.duplicates:
-        note(
+        warnings.warn(
             f"{graph.name}: {graph.cleaned.self_loops:,} loops and {graph.cleaned.duplicates:,} "
-            "repeated edges are left out; self_loops=True gives every node one loop"
+            "repeated edges are left out; self_loops=True gives every node one loop",
+            stacklevel=3,
         )
     return graph
 
@@ -273,15 +274,17 @@ class RowsInMemory:
         return torch.from_numpy(self.array[start:stop])
 
 
-def make_features(graph: Graph, given: FeatureStore | None) -> FeatureStore:
-    """The user's own store, checked, or rows of the graph's features."""
+def make_features(graph: Graph, given: Any) -> FeatureStore:
+    """The user's own rows, checked, or those of the graph."""
     if given is not None:
+        if isinstance(given, Tensor | np.ndarray) and given.ndim == 2:
+            given = RowsInMemory(checks.as_array(given, "features").astype(np.float32, copy=False))
         if not callable(getattr(given, "take", None)) or len(given) != graph.n_nodes:
             raise InputError(
-                f"features must be a store of {graph.n_nodes:,} rows with take(ids), one row per "
-                f"node, such as fastgcn.features.store.DenseStore, got {type(given).__name__}"
+                f"features must be an array of {graph.n_nodes:,} rows, one per node, or a store "
+                f"of them with take(ids), got {_described(given)}"
             )
-        return given
+        return cast(FeatureStore, given)
     if graph.n_features == 0:
         raise InputError(
             f"{graph.name} has no features; fastgcn.structural_features(graph) makes some of its "
@@ -292,3 +295,7 @@ def make_features(graph: Graph, given: FeatureStore | None) -> FeatureStore:
     if isinstance(graph.features, np.memmap):
         return NodeFeatures(graph.features, keep_pages=False)
     return RowsInMemory(graph.features)
+
+
+def _described(given: Any) -> str:
+    return f"{len(given):,} rows" if hasattr(given, "__len__") else type(given).__name__
