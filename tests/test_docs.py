@@ -16,6 +16,7 @@ CURRENT = [ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - {DOCS / "LOG.md
 # tutorial.md, which tests/test_tutorial.py runs.
 PAGES = [
     "architecture.md", "data.md", "diagnose.md", "own-networks.md", "report.md", "training.md",
+    "tuning.md",
 ]  # fmt: skip
 
 
