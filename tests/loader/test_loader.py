@@ -242,7 +242,7 @@ def test_sparse_features_stay_sparse_if_asked() -> None:
         assert torch.allclose(slopes[0], slopes[1], atol=1e-3)
         assert isinstance(sparse.to("meta").x, Tensor)
         with pytest.raises(InputError, match=r"block.mix\(x @ W\)"):
-            block.mix(sparse.x)  # type: ignore[arg-type]
+            block.mix(sparse.x)
 
     def step(number: int, h: Any, block: EdgeBlock) -> Tensor:
         return block.mix(h @ weight if number == 0 else h)
