@@ -168,6 +168,17 @@ def test_it_takes_pyg_data_stores_masks_and_own_features(graph: Graph, tmp_path:
         assert same(list(LayerLoader(data, (20, 20), 64, **options)), reference)
 
 
+def test_features_that_do_not_fit_stay_on_disk(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fastgcn.save(graph, tmp_path / "store")
+    small = LayerLoader(tmp_path / "store", (20, 20), 64)
+    monkeypatch.setattr("fastgcn.loader.source.available_memory", lambda: 100)
+    large = LayerLoader(tmp_path / "store", (20, 20), 64)
+    assert [small.features.on_disk, large.features.on_disk] == [False, True]
+    assert same(list(small), list(large))
+
+
 def test_edges_of_a_directed_data_point_as_in_pyg() -> None:
     """0 → 1 → 2: in PyG, node 1 hears of node 0."""
     data = Data(

@@ -23,6 +23,7 @@ from fastgcn.graph.csr import index_dtype
 from fastgcn.graph.edges import GraphEdges, Rows
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import has_label
+from fastgcn.memory import available_memory
 from fastgcn.sampling.block import Sampler
 from fastgcn.sampling.layer import LayerSampler
 from fastgcn.sampling.neighborhood import FullSampler, NeighborSampler
@@ -292,9 +293,10 @@ def make_features(graph: Graph, given: Any) -> FeatureStore:
         )
     if isinstance(graph.features, csr_array):
         return SparseMatrix.of(graph.features)
-    if isinstance(graph.features, np.memmap):
+    if isinstance(graph.features, np.memmap) and 2 * graph.features.nbytes > available_memory():
         return NodeFeatures(graph.features, keep_pages=False)
-    return RowsInMemory(graph.features)
+    # The pages of a small map stay in memory: mapping them again takes ten times as long.
+    return RowsInMemory(np.asarray(graph.features))
 
 
 def _described(given: Any) -> str:
