@@ -264,6 +264,18 @@ def test_sparse_features_stay_sparse_if_asked() -> None:
         LayerLoader(make(), sparse=True)
 
 
+def test_inference_begins_with_rows_of_the_users_own(graph: Graph) -> None:
+    """MX, computed once, makes the first layer exact; what is left has a layer less."""
+    one, two = LayerLoader(graph, (20,)), LayerLoader(graph, (20, 20))
+    assert one.adjacency is not None
+    mixed = torch.from_numpy(one.adjacency.to_scipy() @ np.asarray(graph.features))
+
+    def step(_: int, h: Any, block: EdgeBlock) -> Tensor:
+        return block.mix(h)
+
+    assert torch.allclose(one.infer(step, features=mixed), two.infer(step), atol=1e-5)
+
+
 def test_threads_end_with_a_loop_that_is_left_and_errors_arrive(graph: Graph) -> None:
     for batch in LayerLoader(graph, (5,), 4, num_workers=2):
         assert batch.batch_size == 4

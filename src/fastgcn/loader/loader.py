@@ -271,11 +271,11 @@ class LayerLoader:
         *,
         nodes: Any = "all",
         batch_size: int | None = None,
-        layers: int | None = None,
+        features: FeatureStore | Tensor | FloatArray | None = None,
     ) -> Tensor:
         """(len(nodes), C): the exact network, layer by layer over all nodes; nothing is sampled.
 
-        See `layerwise`. `layers` is needed only with a sampler that does not tell its number.
+        See `layerwise`. `features` are rows to begin with in place of the loader's, (n, d).
         """
         if self.adjacency is None:
             raise InputError(
@@ -285,13 +285,13 @@ class LayerLoader:
         return layerwise(
             step,
             self.adjacency,
-            self.features,
-            layers=layers or self._n_layers(),
+            self.features if features is None else source.make_features(self.graph, features),
+            layers=self._n_layers(),
             matrix=self._matrix,
             nodes=None if isinstance(nodes, str) and nodes == "all" else self._asked(nodes),
             batch_size=batch_size,
             device=self.device,
-            sparse=self.sparse,
+            sparse=self.sparse and features is None,
         )
 
     def _asked(self, nodes: Any) -> IntArray:

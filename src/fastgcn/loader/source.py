@@ -207,7 +207,7 @@ def choose_nodes(graph: Graph, nodes: Any) -> IntArray:
                 f"the {nodes} part of {graph.name}'s split is empty; pass nodes=, an array of node "
                 "numbers or a mask"
             )
-        return np.asarray(parts[nodes], np.int64)
+        return np.array(parts[nodes], np.int64)  # a store's is read-only
     given = nodes.detach().cpu().numpy() if isinstance(nodes, Tensor) else np.asarray(nodes)
     if given.dtype == np.bool_:
         if given.shape != (graph.n_nodes,):
@@ -215,7 +215,7 @@ def choose_nodes(graph: Graph, nodes: Any) -> IntArray:
                 f"a mask of nodes must have shape ({graph.n_nodes},), got {given.shape}"
             )
         given = np.flatnonzero(given)
-    ids = checks.integers(given, "nodes").astype(np.int64, copy=False)
+    ids = checks.integers(given, "nodes").astype(np.int64)
     if not ids.size:
         raise InputError("nodes must name at least one node, got none")
     checks.in_range(ids, graph.n_nodes, "nodes")
