@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from fastgcn.sampling.check import check_sampler, tiny_graphs
     from fastgcn.sampling.layer import LayerSampler
     from fastgcn.sampling.neighborhood import FullSampler, NeighborSampler
-    from fastgcn.train.callbacks import TensorBoardLogger
+    from fastgcn.train.callbacks import Callback, EarlyStop, KeepWeights
+    from fastgcn.train.loggers import MLflowLogger, TensorBoardLogger, WandbLogger
     from fastgcn.train.loop import fit, resume
     from fastgcn.train.presets import (
         authors_code,
@@ -99,7 +100,12 @@ _HOME = {
     "plot": "fastgcn.report.notebook",
     "FastGCNClassifier": "fastgcn.estimator",
     "FastGCNRegressor": "fastgcn.estimator",
-    "TensorBoardLogger": "fastgcn.train.callbacks",
+    "Callback": "fastgcn.train.callbacks",
+    "EarlyStop": "fastgcn.train.callbacks",
+    "KeepWeights": "fastgcn.train.callbacks",
+    "TensorBoardLogger": "fastgcn.train.loggers",
+    "MLflowLogger": "fastgcn.train.loggers",
+    "WandbLogger": "fastgcn.train.loggers",
     "FastGCNError": "fastgcn.errors",
     "DivergedError": "fastgcn.errors",
 }
@@ -154,7 +160,12 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "plot",
     "FastGCNClassifier",
     "FastGCNRegressor",
+    "Callback",
+    "EarlyStop",
+    "KeepWeights",
     "TensorBoardLogger",
+    "MLflowLogger",
+    "WandbLogger",
     "FastGCNError",
     "DivergedError",
 ]
