@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastgcn.graph.csr import Cleaning
     from fastgcn.graph.graph import Graph, subgraph
     from fastgcn.infer.explain import Explanation, explain
+    from fastgcn.infer.export import Neighborhood, export, neighborhood
     from fastgcn.infer.new_nodes import embed_new, predict_new
     from fastgcn.infer.predict import embed, evaluate, predict
     from fastgcn.loader.batch import EdgeBlock, LayerBatch
@@ -101,6 +102,9 @@ _HOME = {
     "embed_new": "fastgcn.infer.new_nodes",
     "explain": "fastgcn.infer.explain",
     "Explanation": "fastgcn.infer.explain",
+    "export": "fastgcn.infer.export",
+    "neighborhood": "fastgcn.infer.export",
+    "Neighborhood": "fastgcn.infer.export",
     "evaluate": "fastgcn.infer.predict",
     "Metrics": "fastgcn.metrics",
     "confusion": "fastgcn.report.notebook",
@@ -165,6 +169,9 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "embed_new",
     "explain",
     "Explanation",
+    "export",
+    "neighborhood",
+    "Neighborhood",
     "evaluate",
     "Metrics",
     "confusion",

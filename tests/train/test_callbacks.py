@@ -127,7 +127,7 @@ def test_wandb_has_the_numbers(tmp_path: Path) -> None:
     assert seen["summary"]["val/loss"] in losses
     assert list(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))
     with pytest.raises(InputError, match="mode must be"):
-        WandbLogger(mode="of")
+        WandbLogger(mode="of")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("module", "make"), [("mlflow", MLflowLogger), ("wandb", WandbLogger)])

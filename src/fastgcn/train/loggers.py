@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastgcn.errors import InputError, MissingDependencyError
 from fastgcn.train.callbacks import Callback
@@ -145,7 +145,7 @@ class WandbLogger(Callback):
         *,
         name: str | None = None,
         folder: str | os.PathLike[str] | None = None,
-        mode: str | None = None,
+        mode: Literal["online", "offline", "disabled"] | None = None,
     ) -> None:
         try:
             import wandb
