@@ -22,7 +22,8 @@ def test_equals_a_prediction_on_the_changed_graph(kind: str, normalization: str)
     gone, new = int(near[0]), int(np.setdiff1d(np.arange(5, 60), near)[0])
     found = what_if(run, graph, 4, features={"2": 3.5}, add=[new], remove=[gone], weight=2.0)
     matrix = graph.to_scipy().tolil()
-    features = graph.features.toarray() if kind == "sparse" else graph.features.copy()
+    stored: Any = graph.features
+    features = stored.toarray() if kind == "sparse" else stored.copy()
     features[4, 2] = 3.5
     for a, b in ((4, gone), (gone, 4)):
         if not (graph.directed and a == gone):
