@@ -114,7 +114,8 @@ class Connection:
             reader, writer = self.streams
             head = (
                 f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\n"
-                f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                f"Authorization: Bearer {TOKEN}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             )
             writer.write(head.encode() + body)
             await writer.drain()

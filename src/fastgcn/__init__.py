@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         paper_reddit,
     )
     from fastgcn.train.run import Run
+    from fastgcn.tuning.study import Tuning, tune
 
 # The module of each public name, in the order in which data pass through them.
 _HOME = {
@@ -84,6 +85,8 @@ _HOME = {
     "fit": "fastgcn.train.loop",
     "resume": "fastgcn.train.loop",
     "Run": "fastgcn.train.run",
+    "tune": "fastgcn.tuning.study",
+    "Tuning": "fastgcn.tuning.study",
     "predict": "fastgcn.infer.predict",
     "predict_new": "fastgcn.infer.new_nodes",
     "embed": "fastgcn.infer.predict",
@@ -137,6 +140,8 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "fit",
     "resume",
     "Run",
+    "tune",
+    "Tuning",
     "predict",
     "predict_new",
     "embed",

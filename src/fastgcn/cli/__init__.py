@@ -12,7 +12,7 @@ import traceback
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import apply, data, explain, report, serve, train
+from fastgcn.cli import about, apply, data, explain, report, serve, train, tune
 from fastgcn.cli.ending import INPUT, INSIDE, Stopped, report_failure, signals
 from fastgcn.cli.output import say, take_any_stream
 from fastgcn.errors import ElsewhereError, FastGCNError
@@ -22,12 +22,12 @@ app = typer.Typer(
     name="fastgcn",
     help="Train graph convolutional networks by layer-wise importance sampling (FastGCN).",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # loading rich would take as long as all the rest of `--help`
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("train", cls=train.GroupedHelp)(train.train)
+app.command("tune", cls=train.GroupedHelp)(tune.tune)
 app.command("evaluate")(apply.evaluate)
 app.command("predict")(apply.predict)
 app.command("embed")(apply.embed)
@@ -39,6 +39,8 @@ app.command("info")(data.info)
 app.command("import")(data.import_)
 app.command("generate")(data.generate)
 app.command("shard")(data.shard)
+app.command("settings")(about.settings)
+app.command("doctor")(about.doctor)
 
 
 def _version(show: bool) -> None:

@@ -41,6 +41,7 @@ class Block:
     # Row offsets, columns and values of a sparse `adj` on the CPU, looked up once; else None.
     csr: tuple[IntArray, IntArray, FloatArray] | None = field(init=False, repr=False, compare=False)
     _transpose: Transpose = field(init=False, repr=False, compare=False)
+    _edges: tuple[Tensor, Tensor] = field(init=False, repr=False, compare=False)
 
     @classmethod
     def of_csr(cls, dst: Tensor, src: Tensor, csr: tuple[IntArray, IntArray, FloatArray]) -> Self:
@@ -50,13 +51,17 @@ class Block:
             object.__setattr__(block, name, value)
         return block
 
-    def __getattr__(self, name: str) -> Tensor:
-        # Called for attributes without a value: `adj` of a block made by `of_csr`.
-        if name != "adj" or self.csr is None:
+    def __getattr__(self, name: str) -> Any:
+        # Called for attributes without a value: `adj` of a block made by `of_csr`, and `_edges`.
+        found: Any
+        if name == "_edges":
+            found = self._edges_of_adj()
+        elif name == "adj" and self.csr is not None:
+            found = sparse_matrix(*self.csr, len(self.src))
+        else:
             raise AttributeError(name)
-        adj = sparse_matrix(*self.csr, len(self.src))
-        object.__setattr__(self, "adj", adj)
-        return adj
+        object.__setattr__(self, name, found)
+        return found
 
     def __post_init__(self) -> None:
         adj, parts = self.adj, None
@@ -98,6 +103,29 @@ class Block:
     def own_rows(self, h: Tensor) -> Tensor:
         """(s, d): the rows of `dst` among rows h (k, d) of `src`, which begins with them."""
         return h[: len(self.dst)]
+
+    @property
+    def edge_index(self) -> Tensor:
+        """(2, e) int64: the positions in `src` and in `dst` of each entry, as PyG has them."""
+        return self._edges[0]
+
+    @property
+    def edge_weight(self) -> Tensor:
+        """(e,) float32: the entry of `adj` of each edge."""
+        return self._edges[1]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(k, s): the rows of `src` and of `dst`, as PyG's bipartite layers want them."""
+        return self.src.numel(), self.dst.numel()
+
+    def _edges_of_adj(self) -> tuple[Tensor, Tensor]:
+        """The entries of `adj` one by one, row after row."""
+        if self.csr is None:
+            entries = self.adj.to_sparse(layout=torch.sparse_coo).coalesce()
+            return entries.indices().flip(0), entries.values()
+        offsets, columns, values = (torch.from_numpy(part) for part in self.csr)
+        return torch.stack([columns.long(), torch.repeat_interleave(offsets.diff())]), values
 
     @property
     def mix_first_only(self) -> bool:
