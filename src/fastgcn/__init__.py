@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fastgcn.infer.explain import Explanation, explain
     from fastgcn.infer.new_nodes import embed_new, predict_new
     from fastgcn.infer.predict import embed, evaluate, predict
+    from fastgcn.loader.batch import EdgeBlock, LayerBatch
+    from fastgcn.loader.loader import LayerLoader
+    from fastgcn.loader.operators import convolve
     from fastgcn.metrics import Metrics
     from fastgcn.model import GCN
     from fastgcn.report.notebook import confusion, plot
@@ -74,6 +77,10 @@ _HOME = {
     "check_sampler": "fastgcn.sampling.check",
     "tiny_graphs": "fastgcn.sampling.check",
     "GCN": "fastgcn.model",
+    "LayerLoader": "fastgcn.loader.loader",
+    "LayerBatch": "fastgcn.loader.batch",
+    "EdgeBlock": "fastgcn.loader.batch",
+    "convolve": "fastgcn.loader.operators",
     "TrainConfig": "fastgcn.config",
     "best_preset": "fastgcn.train.presets",
     "paper_cora": "fastgcn.train.presets",
@@ -129,6 +136,10 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "check_sampler",
     "tiny_graphs",
     "GCN",
+    "LayerLoader",
+    "LayerBatch",
+    "EdgeBlock",
+    "convolve",
     "TrainConfig",
     "best_preset",
     "paper_cora",
