@@ -144,6 +144,12 @@ def test_settings_that_do_not_train_are_stopped_trials(
     assert [each.why for each in found.trials] == ["", "too large", "too large"]
 
 
+def test_an_automatic_choice_that_diverges_is_one_sentence(graph: Graph) -> None:
+    huge = replace(graph, features=np.full_like(graph.features, 3e37))
+    with pytest.raises(InputError, match="automatic settings diverged, where"):
+        tune(huge, trials=2, feature_scaling="none", learning_rate=1.0, **FEW)
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 def test_every_corner_of_the_space_gives_settings_that_fit_each_other(
     graph: Graph, sampled: bool
