@@ -20,7 +20,7 @@ STDOUT = Path("-")
 if TYPE_CHECKING:
     import pandas
 
-    from fastgcn.model import GCN
+    from fastgcn.network import Network
     from fastgcn.train.run import Run
 
 
@@ -54,7 +54,7 @@ def prediction_columns(
     return {"id": ids, "prediction": prediction} | columns
 
 
-def check_top(top: int | None, model: "GCN") -> None:
+def check_top(top: int | None, model: "Network") -> None:
     count = model.sizes[-1]
     if top is not None and model.target is not None:
         raise InputError("top is for classes, and the run predicts a number; leave it out")

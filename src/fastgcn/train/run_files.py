@@ -84,7 +84,12 @@ ABOUT = record(
         "data": optional(record({"data": text()})),
         "fingerprint": digest,
     },
-    {"sampler": optional(text()), "imported": optional(IMPORTED), "task": one_of(TASKS)},
+    {
+        "sampler": optional(text()),
+        "model": text(),
+        "imported": optional(IMPORTED),
+        "task": one_of(TASKS),
+    },
 )
 
 # A line of `metrics.jsonl`.
