@@ -106,6 +106,24 @@ class Setting:
         text = json.dumps(self.default)
         return text.strip('"[]') or text
 
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, with their bounds."""
+        texts = [f"{_BOUNDS[name][1]} {limit}" for name, limit in self.bounds.items()]
+        return ", ".join([self.expected(), *texts])
+
+    def as_data(self) -> dict[str, Any]:
+        """The declaration as plain data, ready for JSON."""
+        return {
+            "name": self.name,
+            "flag": self.flag,
+            "group": self.group,
+            "default": self.default,
+            "automatic": self.automatic,
+            "allowed": self.allowed,
+            "help": self.help,
+        }
+
     def check(self, value: Any) -> None:
         """Raise `InputError` unless the value is of the right type and within the bounds."""
         if value is None and self.optional:

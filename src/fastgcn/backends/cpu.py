@@ -1,7 +1,6 @@
 """Training in one process: graph, sampler and batches on the CPU, products on a CPU or a GPU."""
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from functools import partial
@@ -22,6 +21,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.graph.graph import Graph
+from fastgcn.kernels.compiling import clock
 from fastgcn.machine import choose_device, one_thread, pool_threads
 from fastgcn.model import as_gcn, start_from
 from fastgcn.sampling import make_sampler
@@ -168,9 +168,9 @@ class CpuBackend(LearnerBackend):
         return validation_interval(sizes, self.config, self.model.sizes)
 
     def train_epoch(self, epoch: int) -> EpochResult:
-        start = time.perf_counter()
+        start = clock()
         show_network(self.sampler, epoch, self.layer_rows)
-        seconds = {"sampling": time.perf_counter() - start, "compute": 0.0}
+        seconds = {"sampling": clock() - start, "compute": 0.0}
         losses, sizes = self.train_on(self.minibatches.shuffled(), seconds)
         mean = sum(map(mul, losses, sizes)) / sum(sizes)
         return EpochResult(mean, len(sizes), self.minibatches.empty_rows, seconds)
@@ -186,10 +186,10 @@ class CpuBackend(LearnerBackend):
         losses: list[float] = []
         sizes: list[int] = []
         groups = self.minibatches.groups(batches)
-        start = time.perf_counter()
+        start = clock()
         with one_thread(self._small_steps):
             group = next(groups, None)
-        seconds["sampling"] += time.perf_counter() - start
+        seconds["sampling"] += clock() - start
         if group is None:
             return losses, sizes
         compiled = isinstance(self.step, CompiledStep)
@@ -202,15 +202,15 @@ class CpuBackend(LearnerBackend):
             groups = ahead(groups)
         with closing(groups), one_thread(small, pool=not compiled):
             while group is not None:
-                start = time.perf_counter()
+                start = clock()
                 losses += group.steps(self.step)
-                stepped = time.perf_counter()
+                stepped = clock()
                 sizes += group.sizes
                 if self.stops_within_epochs and not math.isfinite(losses[-1]):
                     break
                 group = next(groups, None)
                 seconds["compute"] += stepped - start
-                seconds["sampling"] += time.perf_counter() - stepped
+                seconds["sampling"] += clock() - stepped
         return losses, sizes
 
     def layer_rows(self) -> list[LayerRows]:

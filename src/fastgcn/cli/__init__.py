@@ -12,7 +12,7 @@ import traceback
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import apply, data, explain, report, train
+from fastgcn.cli import about, apply, data, explain, report, train
 from fastgcn.cli.ending import INPUT, INSIDE, Stopped, report_failure, signals
 from fastgcn.cli.output import say, take_any_stream
 from fastgcn.errors import ElsewhereError, FastGCNError
@@ -22,7 +22,6 @@ app = typer.Typer(
     name="fastgcn",
     help="Train graph convolutional networks by layer-wise importance sampling (FastGCN).",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # loading rich would take as long as all the rest of `--help`
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -38,6 +37,8 @@ app.command("info")(data.info)
 app.command("import")(data.import_)
 app.command("generate")(data.generate)
 app.command("shard")(data.shard)
+app.command("settings")(about.settings)
+app.command("doctor")(about.doctor)
 
 
 def _version(show: bool) -> None:

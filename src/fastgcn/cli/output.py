@@ -58,8 +58,10 @@ def console() -> "Console":
     return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
 
 
-def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table with its first column left-aligned and the others right-aligned."""
+def show_table(
+    title: str, head: Sequence[str], rows: Iterable[Sequence[Any]], *, text: Sequence[int] = ()
+) -> None:
+    """Print a table; the first column and those of `text` are left-aligned, others right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -76,7 +78,7 @@ def show_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
         show_header=any(head),
     )
     for i, name in enumerate(head):
-        table.add_column(cell(name), justify="left" if i == 0 else "right")
+        table.add_column(cell(name), justify="left" if i in (0, *text) else "right")
     for row in rows:
         table.add_row(*map(cell, row))
     console().print(table)
@@ -113,7 +115,9 @@ def show_result(run: "Run") -> None:
     _show_decision(run)
     if "test_classes" in result:
         show_classes("test", result["test_classes"], run.class_names)
-    purposes = ("precompute", "sampling", "compute", "evaluation")
+    purposes = ["precompute", "sampling", "compute", "evaluation"]
+    if result.get("compiling_seconds", 0.0) > 0:
+        purposes.insert(0, "compiling")
     total = sum(result[f"{purpose}_seconds"] for purpose in purposes)
     show_table(
         "Time",

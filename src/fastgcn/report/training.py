@@ -22,6 +22,7 @@ from fastgcn.sampling.block import Block
 from fastgcn.train.run import Run
 
 _PURPOSES = {
+    "compiling": "compiling kernels, once on a machine",
     "precompute": "computing ÂX and preparing the graph, once",
     "sampling": "waiting for a batch: drawing vertices, gathering rows",
     "compute": "forward, backward and optimiser",
@@ -274,7 +275,9 @@ def _layer_table(config: TrainConfig, layers: list[LayerStatistics]) -> Table:
 
 def time_split(run: Run) -> Section:
     """Seconds by purpose."""
-    seconds = {purpose: run.metrics[f"{purpose}_seconds"] for purpose in _PURPOSES}
+    # Runs of earlier versions have not booked compiling, and later ones seldom compile.
+    found = {purpose: run.metrics.get(f"{purpose}_seconds", 0.0) for purpose in _PURPOSES}
+    seconds = {purpose: s for purpose, s in found.items() if s > 0 or purpose != "compiling"}
     total = math.fsum(seconds.values())
     shares = {purpose: value / (total or 1) for purpose, value in seconds.items()}
     largest = max(seconds, key=seconds.__getitem__)
@@ -287,8 +290,8 @@ def time_split(run: Run) -> Section:
         unit=" s",
     )
     rows = [
-        (purpose, f"{seconds[purpose]:.2f}", f"{shares[purpose]:.1%}", meaning)
-        for purpose, meaning in _PURPOSES.items()
+        (purpose, f"{seconds[purpose]:.2f}", f"{shares[purpose]:.1%}", _PURPOSES[purpose])
+        for purpose in seconds
     ]
     content: list[Content] = [
         f"Of {total:.2f} s, {shares[largest]:.0%} went into {largest}. A batch took "

@@ -19,6 +19,7 @@ from fastgcn.data.layout import fingerprint
 from fastgcn.data.load import load
 from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
 from fastgcn.graph.graph import Graph
+from fastgcn.kernels.compiling import clock
 from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.model import GCN, all_finite
 from fastgcn.progress import note, shown, visible
@@ -444,7 +445,7 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
     names, notes = graph.class_names, list(training.notes())
     found: dict[str, Any] = {}
     worse: list[str] = []
-    start = time.perf_counter()
+    start = clock()
     outputs = backend.outputs("val") if "val_loss" in training.history[training.best_at] else None
     if outputs is not None:
         logits, labels = outputs
@@ -459,7 +460,8 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
             worse = warnings(training.metric, "validation", validated, training.counts, names)
             notes += worse
     scores = backend.evaluate("test", last=True, also=_also(training, graph.split.test.size))
-    training.seconds["evaluation"] += time.perf_counter() - start
+    training.seconds["evaluation"] += clock() - start
+    training.book_compiling()
     if scores is not None and not math.isfinite(scores.loss):
         notes.append("The outputs for test nodes are not finite, so there are no test scores.")
         scores = None

@@ -113,7 +113,7 @@ RESULT = record(
     },
     {
         **dict.fromkeys((*_SCORES, *(s.replace("val_", "test_") for s in _SCORES)), number),
-        **dict.fromkeys(("val_accuracy", "test_accuracy"), number),
+        **dict.fromkeys(("val_accuracy", "test_accuracy", "compiling_seconds"), number),
         "validate_every": integer(1),
         "sampler": text(),
         "test_classes": record(dict.fromkeys(("precision", "recall", "f1", "support"), _numbers)),

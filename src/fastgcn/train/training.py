@@ -14,12 +14,13 @@ from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.labels import Task
+from fastgcn.kernels.compiling import clock, take_seconds
 from fastgcn.metrics import Decision, Metrics, Target, better
 from fastgcn.model import WeightAverage
 from fastgcn.train.decision import chosen_metric, positive_class
 from fastgcn.train.divergence import check_epoch, check_validation
 
-_PURPOSES = ("precompute", "sampling", "compute", "evaluation")
+_PURPOSES = ("compiling", "precompute", "sampling", "compute", "evaluation")
 
 
 class Training:
@@ -28,13 +29,13 @@ class Training:
     def __init__(self, config: TrainConfig, backend: Backend) -> None:
         self.config, self.backend = config, backend
         self.seconds = dict.fromkeys(_PURPOSES, 0.0)  # by purpose, with those before a resume
-        start = time.perf_counter()
+        start = clock()
         backend.prepare()
         self.counts = backend.class_counts()  # (C,) of the training nodes
         task, self.target = backend.model.task, backend.model.target
         backend.on_first("the labels", lambda: check_labels(self.counts, task, self.target))
         self.metric = chosen_metric(config, self.counts, task)
-        self.seconds["precompute"] += time.perf_counter() - start
+        self.seconds["precompute"] += clock() - start
         self._begin()
 
     def _begin(self) -> None:
@@ -102,9 +103,9 @@ class Training:
         if self.average is not None:
             model = self.average.add(model, number)
         if number % self.backend.validate_every == 0 or number == self.config.epochs:
-            began = time.perf_counter()
+            began = clock()
             scores = self.backend.evaluate("val", model, also=(self.metric,))
-            self.seconds["evaluation"] += time.perf_counter() - began
+            self.seconds["evaluation"] += clock() - began
             check_validation(scores)
             if scores is not None:
                 check_defined(self.metric, scores)
@@ -121,7 +122,12 @@ class Training:
     def seconds_per_batch(self) -> float:
         return (self.seconds["sampling"] + self.seconds["compute"]) / max(self.batches, 1)
 
+    def book_compiling(self) -> None:
+        """Book what was compiled until now, also by the candidates of a race before this run."""
+        self.seconds["compiling"] += take_seconds()
+
     def checkpoint(self) -> Checkpoint:
+        self.book_compiling()
         tensors = self.backend.state()
         kept = {f"best.{name}": value for name, value in self.best.items()}
         if self.average is not None:
