@@ -345,7 +345,8 @@ class RunFolder:
         tensors, metadata = read_safetensors(path, ("progress",))
         if "network" in metadata:
             self.network = parsed(metadata["network"], "network", NETWORK, path)
-            check_network(self.network, path.stat().st_size, path)
+            own = "model" in self.about
+            check_network(self.network, path.stat().st_size, path, own=own)
         return Checkpoint(tensors, parsed(metadata["progress"], "progress", PROGRESS, path))
 
     def finish(self, run: Run) -> None:
@@ -404,7 +405,7 @@ class RunFolder:
         tensors, metadata = read_safetensors(
             path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
         )
-        about = model_metadata(metadata, path.stat().st_size, path)
+        about = model_metadata(metadata, path.stat().st_size, path, own="model" in self.about)
         config = _settings(about["config"], path)
         result = self._read_result()
         run = self._run(config, tensors, about, result, path, module)

@@ -24,6 +24,7 @@ from fastgcn.train.run import RunFolder
 from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.backends.gpu.small import DEVICE
 from tests.communities import communities
+from tests.thorough import some
 
 NETWORKS: list[dict[str, Any]] = [
     {},
@@ -43,7 +44,7 @@ NETWORKS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", NETWORKS, ids=[str(number) for number in range(len(NETWORKS))])
+@pytest.mark.parametrize("changes", some(NETWORKS, every=2), ids=str)
 def test_every_network_trains_and_is_judged_as_on_the_cpu(changes: dict[str, Any]) -> None:
     graph = communities()
     config = SETTINGS.replace(**changes)

@@ -1,0 +1,15 @@
+"""How much of a long list of cases a run of the tests takes: some, or with `make verify` all."""
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
+
+THOROUGH = "FASTGCN_VERIFY" in os.environ
+
+
+def some(cases: Iterable[T], *, every: int) -> Iterator[T]:
+    """Every k-th case from the first on; all of them with `make verify`."""
+    return islice(cases, 0, None, 1 if THOROUGH else every)
