@@ -84,7 +84,8 @@ _NAMES, _WRITTEN, _LARGEST_CELL = 120, 26, 44
 class Series:
     """One line: points (x, y), ascending in x; NaN interrupts the line.
 
-    `spread` is half the height of a band, or of error bars, around the line.
+    `spread` is half the height of a band, or of error bars, around the line. Without `line` there
+    are only the points.
     """
 
     label: str
@@ -93,11 +94,12 @@ class Series:
     spread: Sequence[float] | None = None
     dashed: bool = False
     markers: bool = True
+    line: bool = True
 
     @property
     def marked(self) -> bool:
         """True if each point has a marker."""
-        return self.markers and len(self.x) <= _MANY
+        return not self.line or (self.markers and len(self.x) <= _MANY)
 
 
 def lines(
@@ -489,7 +491,7 @@ def _drawn(series: Series, index: int, x: Spec, y: Spec, floor: float) -> list[S
         mark: Spec = {"type": "area", "fill": color, "fillOpacity": 0.18}
         bar: Spec = {"type": "rule", "stroke": color, "strokeWidth": 2, "strokeCap": "round"}
         layers.append(layer(whole, mark if many else bar, x=x, y=low, y2=high))
-    if len(values) > 1:
+    if len(values) > 1 and series.line:
         mark = {"type": "line", "stroke": color, "strokeWidth": 2, "strokeJoin": "round"}
         dash = {"strokeDash": [6, 5]} if series.dashed else {"strokeCap": "round"}
         layers.append(layer(values, mark | dash, x=x, y=y))
