@@ -85,7 +85,8 @@ _NAMES, _WRITTEN, _LARGEST_CELL = 120, 26, 44
 class Series:
     """One line: points (x, y), ascending in x; NaN interrupts the line.
 
-    `spread` is half the height of a band, or of error bars, around the line.
+    `spread` is half the height of a band, or of error bars, around the line. Without `line` there
+    are only the points.
     """
 
     label: str
@@ -94,11 +95,13 @@ class Series:
     spread: Sequence[float] | None = None
     dashed: bool = False
     markers: bool = True
+    line: bool = True
 
     @property
     def marked(self) -> bool:
         """True if each point has a marker; without one, a single point would be invisible."""
-        return len(self.x) == 1 or (self.markers and len(self.x) <= _MANY)
+        alone = len(self.x) == 1 or not self.line
+        return alone or (self.markers and len(self.x) <= _MANY)
 
 
 def lines(
@@ -525,7 +528,7 @@ def _drawn(series: Series, index: int, x: Spec, y: Spec, floor: float) -> list[S
         bar: Spec = {"type": "rule", "stroke": color, "strokeWidth": 2, "strokeCap": "round"}
         spread = layer(whole, mark if many else bar, x=x, y=low, y2=high)
         layers.append(hinted(spread, [], index))
-    if len(values) > 1:
+    if len(values) > 1 and series.line:
         mark = {"type": "line", "stroke": color, "strokeWidth": 2, "strokeJoin": "round"}
         dash = {"strokeDash": [6, 5]} if series.dashed else {"strokeCap": "round"}
         line = layer(values, mark | dash, x=x, y=y)
