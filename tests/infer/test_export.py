@@ -31,6 +31,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "row, scaled rows": {"normalization": "row", "feature_scaling": "row", "bias": True},
     "standard, max": {"feature_scaling": "standard", "jumping": "max", "hidden": (8, 8)},
     "no hidden layer": {"hidden": ()},
+    "max": {"aggregator": "max", "normalization": "neighbors", "precompute": False, "skip": True},
+    "attention": {"aggregator": "attention", "normalization": "row", "precompute": False},
 }  # fmt: skip
 
 
@@ -78,6 +80,30 @@ def test_a_file_for_onnxruntime(trained: tuple[Graph, fastgcn.Run], tmp_path: Pa
     assert [each.name for each in session.get_outputs()] == ["probabilities"]
 
 
+class Gated(torch.nn.Module):
+    """A network of the user's own, over the edges of blocks."""
+
+    n_layers = 1
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.own, self.gate = torch.nn.Linear(n_in, n_out), torch.nn.Linear(n_in, n_out)
+
+    def forward(self, blocks: Any, x: torch.Tensor) -> torch.Tensor:
+        (block,) = blocks
+        return self.own(block.own_rows(x)) + torch.sigmoid(self.gate(block.mix(x)))
+
+
+def test_a_network_of_ones_own(tmp_path: Path) -> None:
+    graph = communities()
+    run = fastgcn.fit(graph, model=Gated(6, 3), samples=20, epochs=2, threads=1)
+    export(run, tmp_path / "m.pt2")
+    apply = torch.export.load(tmp_path / "m.pt2").module()
+    outputs = apply(*map(torch.from_numpy, neighborhood(run, graph, NODES)))
+    wanted = fastgcn.predict(run, graph, NODES)
+    assert np.abs(outputs.detach().numpy() - wanted).max() < 1e-5
+
+
 def test_a_regression_gives_numbers_in_its_units() -> None:
     graph = numbers()
     run = fastgcn.fit(graph, quick(epochs=2))
@@ -105,9 +131,16 @@ def test_the_command(
 
 
 def test_what_is_refused(
-    trained: tuple[Graph, fastgcn.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[Graph, fastgcn.Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     graph, run = trained
+    largest = fastgcn.fit(communities(), quick(epochs=1, **KINDS["max"]))
+    with pytest.raises(InputError, match="has an operation that cannot be written for torch"):
+        export(largest, tmp_path / "m.pt2")
+    assert capfd.readouterr().err == ""
     with pytest.raises(InputError, match="features"):
         neighborhood(run, communities(), [0])
     with pytest.raises(InputError, match="node"):

@@ -4,7 +4,7 @@ The file takes a neighbourhood and gives what `predict` gives. Its inputs:
 
 * `x` (n, F) float32: features of n nodes, unscaled, as the graph has them;
 * `edge_index` (2, e) int64 and `edge_weight` (e,) float32: entries of Â between them; the entry
-  Â(v,u) has the position of u in row 0 and that of v in row 1;
+  Â(v,u) has the position of u in row 0 and that of v in row 1, which ascends;
 * `nodes` (k,) int64: the positions, in `x`, of the nodes that are asked for.
 
 These n nodes must include all within M hops of those asked for, where M is the number of layers,
@@ -17,7 +17,10 @@ import json
 import logging
 import math
 import os
+import re
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -28,11 +31,11 @@ from torch import Tensor, nn
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import full_view, needed_nodes
-from fastgcn.errors import InputError, MissingDependencyError
+from fastgcn.errors import FastGCNError, InputError, MissingDependencyError
 from fastgcn.graph.graph import Graph
 from fastgcn.infer.finite import check_weights
 from fastgcn.infer.predict import asked_nodes, model_of
-from fastgcn.model import GCN
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block
 from fastgcn.writing import write_bytes
 
@@ -49,6 +52,10 @@ _MOST_BYTES = 2_000_000_000
 _TOLERANCE = 1e-5
 
 
+Inputs = tuple[Tensor, ...]
+Made = tuple[bytes, Callable[[Inputs], FloatArray]]  # a file, and what applies it
+
+
 class Neighborhood(NamedTuple):
     """The inputs of an exported file, in its order."""
 
@@ -58,7 +65,7 @@ class Neighborhood(NamedTuple):
     nodes: IntArray
 
 
-def neighborhood(run_or_model: "Run | GCN", graph: Graph, nodes: Any = None) -> Neighborhood:
+def neighborhood(run_or_model: "Run | Network", graph: Graph, nodes: Any = None) -> Neighborhood:
     """The inputs of an exported file for some nodes of a graph: all that their outputs depend on.
 
     `nodes` are those of `predict`. `neighborhood(run, graph, nodes)._asdict()` is what a session of
@@ -67,7 +74,7 @@ def neighborhood(run_or_model: "Run | GCN", graph: Graph, nodes: Any = None) -> 
     model = model_of(run_or_model)
     ids = asked_nodes(run_or_model, graph, nodes)
     source, _ = full_view(model, graph)
-    needed = needed_nodes(source, np.unique(ids), len(model.layers))
+    needed = needed_nodes(source, np.unique(ids), model.depth)
     near, rows = needed[0], source.rows(needed[1])
     targets = np.repeat(np.searchsorted(near, needed[1]), np.diff(rows.indptr))
     x = graph.features[near]
@@ -83,9 +90,10 @@ def neighborhood(run_or_model: "Run | GCN", graph: Graph, nodes: Any = None) -> 
 class _Edges(Block):
     """A block between all nodes of a neighbourhood, in operations that can be exported."""
 
-    def __init__(self, count: Any, edge_index: Tensor, edge_weight: Tensor) -> None:
-        found = {"csr": None, "_edges": (edge_index, edge_weight), "count": count}
-        for name, value in found.items():
+    def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> None:
+        every = torch.arange(x.shape[0])
+        edges = edge_index, edge_weight
+        for name, value in {"dst": every, "src": every, "csr": None, "_edges": edges}.items():
             object.__setattr__(self, name, value)
 
     def mix(self, h: Tensor) -> Tensor:
@@ -111,7 +119,7 @@ class Exported(nn.Module):
     torch.Size([2, 10])
     """
 
-    def __init__(self, model: GCN) -> None:
+    def __init__(self, model: Network) -> None:
         super().__init__()
         self.model = copy.deepcopy(model).cpu().eval()
 
@@ -123,13 +131,13 @@ class Exported(nn.Module):
             x = x / torch.where(sums > 0, sums, torch.ones_like(sums))
         elif model.feature_scaling == "standard":
             x = (x - cast(Tensor, model.feature_mean)) * cast(Tensor, model.feature_scale)
-        block = _Edges(x.shape[0], edge_index, edge_weight)
-        outputs = model([block] * len(model.layers), x)
+        block = _Edges(x, edge_index, edge_weight)
+        outputs = model([block] * model.depth, x)
         return model.predictions(outputs[nodes])
 
 
 def export(
-    run_or_model: "Run | GCN", path: str | os.PathLike[str], *, format: str | None = None
+    run_or_model: "Run | Network", path: str | os.PathLike[str], *, format: str | None = None
 ) -> dict[str, Any]:
     """Write a network as a file that torch or a runtime of ONNX applies without this package.
 
@@ -153,23 +161,61 @@ def export(
         raise InputError(f"there is no folder {path.parent} to write {path.name} into")
     model = model_of(run_or_model)
     check_weights(model)
-    module, example = Exported(model), _example(model)
-    about = _about(run_or_model)
-    wanted = module(*example).detach().numpy()
-    data, found = (_to_onnx if kind == "onnx" else _to_torch)(module, example, about)
-    apart = float(np.abs(found - wanted).max())
-    if not apart <= _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
-        raise RuntimeError(f"the exported network gives other outputs, by up to {apart:g}")
+    module, about = Exported(model), _about(run_or_model)
+    # The second has other sizes: an exporter may take those of the first for fixed.
+    examples = [_example(model, *sizes) for sizes in ((7, 19, 3), (11, 31, 2))]
+    try:
+        with _quiet():
+            data, apply = (_to_onnx if kind == "onnx" else _to_torch)(module, examples[0], about)
+        apart = max(_apart(apply(each), module(*each)) for each in examples)
+    except FastGCNError:
+        raise
+    except Exception as error:  # the exporters and runtimes raise what they like
+        raise InputError(
+            f"this network has an operation that cannot be written for {kind}: {_reason(error)}"
+        ) from error
+    if not apart <= _TOLERANCE:
+        raise InputError(
+            f"the file for {kind} would give other outputs than the network, by up to {apart:g} of "
+            "the largest, so it was not written"
+        )
     write_bytes(path, data)
     return about
 
 
-def _example(model: GCN) -> tuple[Tensor, ...]:
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings and logs of the exporters, which are about themselves."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _example(model: Network, n: int, e: int, k: int) -> Inputs:
     """A small neighbourhood with features of the usual size."""
     rng = torch.Generator().manual_seed(0)
-    x = torch.randn(7, model.sizes[0], generator=rng).abs()
-    edges = torch.randint(7, (2, 19), generator=rng)
-    return x, edges, torch.rand(19, generator=rng), torch.tensor([4, 0, 2])
+    x = torch.randn(n, model.sizes[0], generator=rng).abs()
+    edges = torch.stack([torch.randint(n, (e,), generator=rng), torch.arange(e) * n // e])
+    return x, edges, torch.rand(e, generator=rng), torch.randperm(n, generator=rng)[:k]
+
+
+def _apart(found: FloatArray, wanted: Tensor) -> float:
+    """The largest difference, as a share of the largest output above one."""
+    outputs = wanted.detach().numpy()
+    return float(np.abs(found - outputs).max() / max(1.0, np.abs(outputs).max()))
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what went wrong at first, without colours."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    line = re.sub("\x1b\\[[0-9;]*m", "", str(error)).strip().partition("\n")[0]
+    return line[:200] or type(error).__name__
 
 
 def _shapes() -> dict[str, dict[int, Any]]:
@@ -177,14 +223,14 @@ def _shapes() -> dict[str, dict[int, Any]]:
     return {"x": {0: n}, "edge_index": {1: e}, "edge_weight": {0: e}, "nodes": {0: k}}
 
 
-def _about(run_or_model: "Run | GCN") -> dict[str, Any]:
+def _about(run_or_model: "Run | Network") -> dict[str, Any]:
     """What a user of the file needs to know beside its inputs, as plain data."""
     model = model_of(run_or_model)
-    names = None if isinstance(run_or_model, GCN) else run_or_model.class_names
-    features = None if isinstance(run_or_model, GCN) else run_or_model.feature_names
+    names = None if isinstance(run_or_model, Network) else run_or_model.class_names
+    features = None if isinstance(run_or_model, Network) else run_or_model.feature_names
     return {
         "task": model.task,
-        "layers": len(model.layers),
+        "layers": model.depth,
         "n_features": model.sizes[0],
         "n_outputs": model.sizes[-1],
         "normalization": model.normalization,
@@ -194,19 +240,16 @@ def _about(run_or_model: "Run | GCN") -> dict[str, Any]:
     }
 
 
-Made = tuple[bytes, FloatArray]  # a file, and its outputs for the example
-
-
-def _to_torch(module: Exported, example: tuple[Tensor, ...], about: dict[str, Any]) -> Made:
+def _to_torch(module: Exported, example: Inputs, about: dict[str, Any]) -> Made:
     program = torch.export.export(module, example, dynamic_shapes=_shapes())
     file = io.BytesIO()
     torch.export.save(program, file, extra_files={"about.json": json.dumps(about)})
     data = file.getvalue()
-    outputs: Tensor = torch.export.load(io.BytesIO(data)).module()(*example)
-    return data, cast(FloatArray, outputs.detach().numpy())
+    applied = torch.export.load(io.BytesIO(data)).module()
+    return data, lambda inputs: applied(*inputs).detach().numpy()
 
 
-def _to_onnx(module: Exported, example: tuple[Tensor, ...], about: dict[str, Any]) -> Made:
+def _to_onnx(module: Exported, example: Inputs, about: dict[str, Any]) -> Made:
     try:
         import onnxruntime
         import onnxscript  # noqa: F401  (torch's exporter needs it)
@@ -218,18 +261,19 @@ def _to_onnx(module: Exported, example: tuple[Tensor, ...], about: dict[str, Any
     if size > _MOST_BYTES:
         raise InputError(f"a file of ONNX holds 2 GB, the weights take {size:,} bytes; use torch")
     output = "probabilities" if module.model.target is None else "numbers"
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own
-        program = torch.onnx.export(
-            module, example, dynamo=True, dynamic_shapes=_shapes(), input_names=list(INPUTS),
-            output_names=[output], verbose=False,
-        )  # fmt: skip
+    program = torch.onnx.export(
+        module, example, dynamo=True, dynamic_shapes=_shapes(), input_names=list(INPUTS),
+        output_names=[output], verbose=False,
+    )  # fmt: skip
     assert program is not None
     for name, value in about.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         program.model.metadata_props[name] = text
     data = program.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    inputs = {name: each.numpy() for name, each in zip(INPUTS, example, strict=True)}
-    return data, cast(FloatArray, session.run(None, inputs)[0])
+
+    def apply(inputs: Inputs) -> FloatArray:
+        named = {name: each.numpy() for name, each in zip(INPUTS, inputs, strict=True)}
+        return cast(FloatArray, session.run(None, named)[0])
+
+    return data, apply
