@@ -138,6 +138,7 @@ def test_what_is_refused(
 ) -> None:
     graph, run = trained
     largest = fastgcn.fit(communities(), quick(epochs=1, **KINDS["max"]))
+    capfd.readouterr()
     with pytest.raises(InputError, match="has an operation that cannot be written for torch"):
         export(largest, tmp_path / "m.pt2")
     assert capfd.readouterr().err == ""
