@@ -13,7 +13,7 @@ from fastgcn.errors import InputError
 if TYPE_CHECKING:
     from fastgcn.config import TrainConfig
     from fastgcn.graph.graph import Graph
-    from fastgcn.model import GCN
+    from fastgcn.network import Network
 
 
 Runs = Annotated[
@@ -133,7 +133,7 @@ def diagnose(
 
 def _subject(
     graph: "Graph", run_path: Path | None, preset: str | None, settings: list[str] | None
-) -> "tuple[TrainConfig, GCN | None]":
+) -> "tuple[TrainConfig, Network | None]":
     """Settings and network: those of a run, or of a preset and random weights."""
     from fastgcn.settings import read_assignments
     from fastgcn.train.presets import resolve

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
     from fastgcn.config import TrainConfig
     from fastgcn.graph.graph import Graph
-    from fastgcn.model import GCN
+    from fastgcn.network import Network
     from fastgcn.train.race import Choice
     from fastgcn.train.run import Run
 
@@ -222,7 +222,7 @@ def _train(
     tensorboard: Path | None,
     json: bool,
     shard: "Shard | None",
-    model: "GCN | None" = None,
+    model: "Network | None" = None,
 ) -> "Run":
     from fastgcn.train.loop import fit_choice
 

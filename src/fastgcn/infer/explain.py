@@ -27,7 +27,8 @@ from fastgcn.graph.graph import Graph, own_ids, positions
 from fastgcn.infer.field import Inputs, ReceptiveField
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, model_of
-from fastgcn.model import GCN
+from fastgcn.model import as_gcn
+from fastgcn.network import Network
 
 if TYPE_CHECKING:
     from fastgcn.train.run import Run
@@ -118,7 +119,7 @@ class Explanation:
 
 
 def explain(
-    run_or_model: "Run | GCN", graph: Graph, node: Any, *, target: Any = None, top: int = 10
+    run_or_model: "Run | Network", graph: Graph, node: Any, *, target: Any = None, top: int = 10
 ) -> Explanation:
     """Which features and neighbours made the prediction for a node.
 
@@ -133,7 +134,7 @@ def explain(
     >>> len(found.features), found.neighbors[0].hops
     (10, 1)
     """
-    model = model_of(run_or_model)
+    model = as_gcn(model_of(run_or_model), "explain")
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise InputError(f"top must be a whole number of at least 1, got {top!r}")
     check_weights(model)
@@ -186,7 +187,7 @@ NUMBER = "number"
 Score = Callable[[Tensor], Tensor]
 
 
-def _score_of(model: GCN, place: int) -> Score:
+def _score_of(model: Network, place: int) -> Score:
     """The log-odds of a class from logits (1, C), a tensor of one number; or the number itself, in
     the user's units."""
 
@@ -202,15 +203,15 @@ def _score_of(model: GCN, place: int) -> Score:
     return score
 
 
-def names_of_classes(run_or_model: "Run | GCN") -> list[str]:
+def names_of_classes(run_or_model: "Run | Network") -> list[str]:
     if model_of(run_or_model).target is not None:
         return [NUMBER]
-    known = None if isinstance(run_or_model, GCN) else run_or_model.class_names
+    known = None if isinstance(run_or_model, Network) else run_or_model.class_names
     count = model_of(run_or_model).sizes[-1]
     return [str(c) for c in range(count)] if known is None else [str(name) for name in known]
 
 
-def _target(target: Any, names: list[str], model: GCN, chances: FloatArray) -> int:
+def _target(target: Any, names: list[str], model: Network, chances: FloatArray) -> int:
     """The place of the class to explain among the network's outputs."""
     if model.target is not None:
         if target not in (None, NUMBER):
@@ -229,7 +230,7 @@ def _target(target: Any, names: list[str], model: GCN, chances: FloatArray) -> i
     )
 
 
-def _predicted(model: GCN, chances: FloatArray, names: list[str]) -> str:
+def _predicted(model: Network, chances: FloatArray, names: list[str]) -> str:
     if model.target is not None:
         return f"{chances[0, 0]:.6g}"
     if model.multilabel:

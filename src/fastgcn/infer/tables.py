@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-    from fastgcn.model import GCN
+    from fastgcn.network import Network
     from fastgcn.train.run import Run
 
 
@@ -55,7 +55,7 @@ def prediction_columns(
     return {"id": ids, "prediction": prediction} | columns
 
 
-def check_top(top: int | None, model: "GCN") -> None:
+def check_top(top: int | None, model: "Network") -> None:
     count = model.sizes[-1]
     if top is not None and model.target is not None:
         raise InputError("top is for classes, and the run predicts a number; leave it out")

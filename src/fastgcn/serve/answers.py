@@ -50,7 +50,7 @@ class Served:
         self.notes: list[str] = []
         # Two threads use the network. A computation puts a network in training mode back into it.
         self.model = run.model.cpu().eval()
-        self.depth = len(self.model.layers)
+        self.depth = self.model.depth
         check_fit(run, graph)
         # Kept: it may hold a factor for every node, which is as large as the graph's `indptr`.
         self.source, self.features = full_view(self.model, graph)
