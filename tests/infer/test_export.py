@@ -91,7 +91,8 @@ class Gated(torch.nn.Module):
 
     def forward(self, blocks: Any, x: torch.Tensor) -> torch.Tensor:
         (block,) = blocks
-        return self.own(block.own_rows(x)) + torch.sigmoid(self.gate(block.mix(x)))
+        out: torch.Tensor = self.own(block.own_rows(x)) + self.gate(block.mix(x)).sigmoid()
+        return out
 
 
 def test_a_network_of_ones_own(tmp_path: Path) -> None:
