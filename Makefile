@@ -52,9 +52,11 @@ peers-env:
 reproduce: setup
 	$(BIN)/python -m benchmarks reproduce --readme README.md
 
-# The tutorial on 200,000 customers and 2 million payments: ten minutes on two cores.
+# What the ordinary tests do in part, in full: the tutorial on 200,000 customers and 2 million payments,
+# every damaged file, every network on the GPU interpreter.
 verify: setup
-	FASTGCN_VERIFY=1 $(BIN)/python -m pytest -s tests/test_tutorial.py
+	FASTGCN_VERIFY=1 $(BIN)/python -m pytest -s tests/test_tutorial.py tests/fuzz tests/data/test_damaged_store.py \
+	    tests/data/test_damaged_shards.py tests/train/test_damaged_run.py tests/backends/gpu
 
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu

@@ -16,6 +16,7 @@ from fastgcn.backends.cpu import ready
 from fastgcn.config import TrainConfig
 from fastgcn.graph.adjacency import Adjacency
 from fastgcn.machine import thread_count
+from fastgcn.model import as_gcn
 from fastgcn.progress import progress
 from fastgcn.report.page import Figure, Table
 from fastgcn.report.plots import bars
@@ -64,7 +65,7 @@ def _trained_layer(scale: Scale) -> tuple[Adjacency, FloatArray]:
         trainer = ready(graph(scale.small.name, scale.small.split), config)
         for epoch in range(config.epochs):
             trainer.train_epoch(epoch)
-        first, second = (layer.weight.detach() for layer in trainer.model.convolutions)
+        first, second = (layer.weight.detach() for layer in as_gcn(trainer.model).convolutions)
         mixed = trainer.data.rows(torch.arange(trainer.data.adjacency.n))
         x = torch.relu(mixed @ first) @ second
     return trainer.data.adjacency, np.asarray(x.numpy(), dtype=np.float64)

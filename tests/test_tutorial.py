@@ -1,6 +1,5 @@
 """The tutorial's commands and its Python, as they are printed, on raw tables."""
 
-import os
 import re
 import shlex
 from pathlib import Path
@@ -12,14 +11,14 @@ import pytest
 from fastgcn.metrics import average_precision
 from tests.cli_runner import run_cli
 from tests.customers import Customers, raw_tables
+from tests.thorough import THOROUGH
 
 PAGE = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text("utf-8")
 (COMMANDS,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 (PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 # `make verify` runs it in full size.
-FULL = "FASTGCN_VERIFY" in os.environ
-N, PAYMENTS, NEW = (200_000, 2_000_000, 2_000) if FULL else (20_000, 200_000, 500)
+N, PAYMENTS, NEW = (200_000, 2_000_000, 2_000) if THOROUGH else (10_000, 100_000, 500)
 
 
 @pytest.fixture(scope="module")

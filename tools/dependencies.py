@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[1]
 LOCK, LICENCES = ROOT / "requirements-dev.lock", ROOT / "THIRD-PARTY.md"
 PINS, VERSION = ROOT / "constraints.txt", ROOT / "src" / "fastgcn" / "_version.py"
 
+# Extras that `make setup` does not install, because they are large: the lock file lacks them.
+LARGE = ("export", "mlflow", "wandb")
+
 # What builds the package; the lock file has it too.
 BUILD = ("hatchling", "editables")
 
@@ -35,8 +38,12 @@ _LICENCES_HEAD = """\
 # Third-party software
 
 What `pip install fastgcn` installs beside the package, with the licences that the packages declare.
-None of it is part of the wheel. `make licences` writes this page. On Linux, a build of torch for
-GPUs also installs Triton (MIT) and NVIDIA's CUDA libraries (`nvidia-*`, under NVIDIA's own terms).
+None of it is part of the wheel, but for Cytoscape.js 3.34.4 (MIT, Copyright 2016-2026 The Cytoscape
+Consortium), which draws neighbourhoods on the page of `fastgcn serve`: `fastgcn/serve/static` has
+the minified file as published on npm, and its licence. `make licences` writes this page.
+
+On Linux, a build of torch for GPUs also installs Triton (MIT) and NVIDIA's CUDA libraries
+(`nvidia-*`, under NVIDIA's own terms).
 
 | package | version | licence | needed by |
 |---|---|---|---|
@@ -55,9 +62,9 @@ def runtime() -> list[Requirement]:
 
 
 def extras(*names: str) -> list[Requirement]:
-    """The dependencies of these extras; of those for users if none is named."""
+    """The dependencies of these extras; if none is named, of those for users, but for `LARGE`."""
     groups: dict[str, list[str]] = project()["optional-dependencies"]
-    chosen = names or [name for name in groups if name not in ("dev", "fuzz")]
+    chosen = names or [name for name in groups if name not in ("dev", "fuzz", *LARGE)]
     return [Requirement(text) for name in chosen for text in groups[name]]
 
 

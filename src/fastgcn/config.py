@@ -31,7 +31,8 @@ InputsDtype = Literal["float32", "float16", "bfloat16"]
 FeaturesPlace = Literal["auto", "device", "host"]
 Products = Literal["tf32", "float32"]
 # As in `fastgcn.graph.adjacency`, which loads numpy; the type checker compares the two.
-Normalization = Literal["symmetric", "row", "neighbors"]
+Normalization = Literal["symmetric", "row", "neighbors", "sum"]
+Aggregator = Literal["convolution", "mean", "sum", "max", "attention"]
 
 # These methods are names for settings of method "fastgcn"; `resolve` replaces them.
 VARIANTS: tuple[Method, ...] = ("fastgcn-uniform", "fastgcn-transductive", "authors-code")
@@ -44,7 +45,7 @@ LARGEST_POWER = 16
 
 # Settings that complete settings of earlier versions lack: these have the defaults then, which is
 # the behaviour they had.
-_ADDED = frozenset({"pair", "metric", "calibrate", "loss"})
+_ADDED = frozenset({"pair", "metric", "calibrate", "loss", "aggregator", "heads"})
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
@@ -134,9 +135,13 @@ class TrainConfig:
     pair: bool = _network(False,
         "Train two networks in one, with and without own rows: each has half of the hidden widths "
         "and its own loss, and the model is their mean.", automatic=True)
+    aggregator: Aggregator = _network("convolution",
+        "How a layer combines a node's neighbours: convolution (a product with Â, the paper's), "
+        "mean, sum, max (largest entries) or attention (GATv2).")
+    heads: int = _network(4, "attention: heads of a hidden layer.", at_least=1)
     normalization: Normalization = _network("symmetric",
-        "Â: symmetric (the paper's), row (mean with the node) or neighbors (mean without it).",
-        automatic=True)
+        "Â: symmetric (the paper's), row (mean with the node), neighbors (mean without it) or sum "
+        "(of the neighbours).", automatic=True)
     feature_scaling: FeatureScaling = _network("none",
         "Scale features: none, row (magnitudes of a node sum to 1) or standard (z-scores of each "
         "column).", automatic=True)
@@ -257,6 +262,11 @@ class TrainConfig:
         return self.method in ("graphsage-gcn", "graphsage-mean")
 
     @property
+    def is_linear(self) -> bool:
+        """True if a layer combines neighbours by a product with a matrix."""
+        return self.aggregator in ("convolution", "mean", "sum")
+
+    @property
     def hidden_sizes(self) -> tuple[int, ...]:
         return (self.hidden,) if isinstance(self.hidden, int) else self.hidden
 
@@ -282,6 +292,8 @@ class TrainConfig:
     @property
     def needs_own_rows(self) -> bool:
         """True if a layer reads its nodes' own rows, so that `src` of a block must hold `dst`."""
+        if not self.is_linear:
+            return True
         above = self.layers > 1 and (self.skip or self.jumping != "none")
         first = self.method == "graphsage-mean" or (self.input_skip and not self.precompute)
         return above or first
@@ -404,6 +416,41 @@ def _check_pair(config: TrainConfig) -> None:
             raise InputError(f"pair = true, two networks in one, needs {need}")
 
 
+# What Â must be for an aggregator. The first is chosen if none is given.
+AGGREGATOR_NORMALIZATIONS: dict[Aggregator, tuple[Normalization, ...]] = {
+    "convolution": ("symmetric", "row", "neighbors", "sum"),
+    "mean": ("neighbors", "row"),
+    "sum": ("sum",),
+    "max": ("neighbors", "row"),
+    "attention": ("row",),
+}
+
+
+def _check_aggregator(config: TrainConfig) -> None:
+    name, kinds = config.aggregator, AGGREGATOR_NORMALIZATIONS[config.aggregator]
+    if config.normalization not in kinds:
+        raise InputError(
+            f"aggregator = {name!r} needs normalization = {' or '.join(map(repr, kinds))}, got "
+            f"{config.normalization!r}"
+        )
+    if config.is_linear:
+        return
+    needs = {
+        "method = 'fastgcn', 'gcn' or 'gcn-batched'": not config.neighbor_sampling,
+        "precompute = false": not config.precompute,
+        "pair = false": not config.pair,
+        "jumping = 'none'": config.jumping == "none",
+        "norm = 'none' or 'layer'": config.norm != "batch",
+        "history = false": not config.history,
+        "another distribution than 'optimal'": config.distribution != "optimal",
+        f"hidden widths that heads = {config.heads} divides": name == "max"
+        or all(width % config.heads == 0 for width in config.hidden_sizes),
+    }
+    for need, met in needs.items():
+        if not met:
+            raise InputError(f"aggregator = {name!r} needs {need}")
+
+
 def _check_dropout(config: TrainConfig) -> None:
     if isinstance(config.dropout, tuple) and len(config.dropout) not in (2, config.layers):
         raise InputError(
@@ -475,6 +522,7 @@ _RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = 
     (tuple(SETTINGS), _check_method),
     (("jumping", "hidden"), _check_jumping),
     (("pair", "skip", "input_skip", "norm", "jumping", "hidden"), _check_pair),
+    (tuple(SETTINGS), _check_aggregator),
     (("dropout", "hidden"), _check_dropout),
     (("history", "distribution"), _check_history_of_rows),
     (("history", "method"), _check_history_of_method),

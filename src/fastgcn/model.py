@@ -9,21 +9,20 @@ from typing import cast
 import torch
 from torch import Generator, Tensor, nn
 
+from fastgcn.aggregators import AggregatorNetwork, glorot
 from fastgcn.arrays import is_finite
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.features.plan import weight_bytes
 from fastgcn.features.sparse import SparseRows
-from fastgcn.features.store import Statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import Task
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.dense import times
 from fastgcn.memory import check_room
-from fastgcn.metrics import Decision, Target
+from fastgcn.metrics import Decision
+from fastgcn.network import InputRows, Network, OwnNetwork
 from fastgcn.sampling.block import Block
-
-InputRows = Tensor | SparseRows
 
 
 class GraphConvolution(nn.Module):
@@ -39,8 +38,8 @@ class GraphConvolution(nn.Module):
 
     def __init__(self, n_in: int, n_out: int, *, bias: bool, rng: Generator, own: int = 0) -> None:
         super().__init__()
-        self.weight = _glorot(n_in, n_out, rng)
-        self.own_weight = _glorot(own, n_out, rng) if own else None
+        self.weight = glorot(n_in, n_out, rng)
+        self.own_weight = glorot(own, n_out, rng) if own else None
         self.bias = nn.Parameter(torch.zeros(n_out)) if bias else None
         self.shrinks = n_out < n_in
 
@@ -116,10 +115,6 @@ def product(h: Tensor, weight: Tensor) -> Tensor:
     return torch.from_numpy(times(h.numpy(), weight.detach().numpy()))
 
 
-def _glorot(n_in: int, n_out: int, rng: Generator) -> nn.Parameter:
-    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(n_in, n_out), generator=rng))
-
-
 class Dropout(nn.Module):
     """Zeroes random entries while training, by its own generator; each layer has its rate.
 
@@ -171,7 +166,7 @@ class BatchNorm(nn.BatchNorm1d):
 _NORMS = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
 
 
-class GCN(nn.Module):
+class GCN(Network):
     """The paper's network, M graph convolutions with ReLU between them (eq. 1), and variants:
 
         H(l+1) = ReLU(norm(Â H(l) W(l) + H(l) R(l) + b(l))),  l = 0, ..., M-2,  H(0) = X
@@ -191,13 +186,8 @@ class GCN(nn.Module):
       (`member_logits`); the logits are the mean of both.
 
     If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
-    input of each layer. `task` says what the outputs mean: logits of a softmax over classes, or
-    of a sigmoid for each label (`multilabel` is short for this), or a standardised number, whose
-    mean and scale `set_target` stores with the weights; `loss` is what it is trained by.
-    `decision` has what was chosen on validation nodes after training: a temperature, and for two
-    classes a threshold. `normalization` and
-    `feature_scaling` are stored with the network, because its weights are useless with another Â
-    or with other features.
+    input of each layer. The other parameters are those of `Network`; `multilabel` is short for its
+    task of that name.
 
     >>> model = GCN([5, 4, 3], rng=torch.Generator().manual_seed(0))
     >>> adj = torch.eye(2)
@@ -224,13 +214,15 @@ class GCN(nn.Module):
         pair: bool = False,
         rng: Generator | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            sizes,
+            task="multilabel" if multilabel else task,
+            loss=loss,
+            normalization=normalization,
+            feature_scaling=feature_scaling,
+        )
         rng = rng or torch.Generator().manual_seed(0)
         self.pair = pair
-        self.sizes = tuple(sizes)
-        self.task: Task = "multilabel" if multilabel else task
-        self.decision = Decision()
-        self.normalization, self.feature_scaling = normalization, feature_scaling
         self.skip, self.input_skip, self.jumping = skip, input_skip, jumping
         depth = len(self.sizes) - 1
         self.dropout = Dropout([dropout] * depth if isinstance(dropout, int | float) else dropout)
@@ -241,13 +233,6 @@ class GCN(nn.Module):
         self.norms = nn.ModuleList(_NORMS[norm](width) for width in self.sizes[1:-1])
         if pair:
             self._separate(rng)
-        if feature_scaling == "standard":
-            self.register_buffer("feature_mean", torch.zeros(self.sizes[0]))
-            self.register_buffer("feature_scale", torch.ones(self.sizes[0]))
-        self._target_loss = loss
-        if self.task == "regression":
-            self.register_buffer("target_mean", torch.zeros((), dtype=torch.float64))
-            self.register_buffer("target_scale", torch.ones((), dtype=torch.float64))
 
     @torch.no_grad()
     def _separate(self, rng: Generator) -> None:
@@ -262,7 +247,7 @@ class GCN(nn.Module):
                 for weight in (layer.weight, layer.own_weight):
                     if weight is not None:
                         n_in, n_out = weight.shape
-                        weight.copy_(share * _glorot(n_in, n_out, rng))
+                        weight.copy_(share * glorot(n_in, n_out, rng))
 
     def members(self) -> list[list[GraphConvolution]]:
         """The layers of both networks of a pair; of any other network, its own."""
@@ -311,6 +296,14 @@ class GCN(nn.Module):
         skips = self.skip if number > 0 else self.input_skip
         return self.sizes[number] if skips else 0
 
+    def draw_from(self, rng: Generator) -> None:
+        self.dropout.rng = rng
+
+    def decayed(self, which: str) -> list[nn.Parameter]:
+        layers = self.convolutions if which == "all" else self.convolutions[:1]
+        weights = (weight for layer in layers for weight in (layer.weight, layer.own_weight))
+        return [weight for weight in weights if weight is not None]
+
     @property
     def convolutions(self) -> list[GraphConvolution]:
         """The layers, from the input up."""
@@ -326,48 +319,6 @@ class GCN(nn.Module):
     def needs_own_rows(self) -> bool:
         """True if every block must hold `dst` in `src`."""
         return any(layer.own_weight is not None for layer in self.convolutions)
-
-    @property
-    def multilabel(self) -> bool:
-        return self.task == "multilabel"
-
-    @property
-    def target(self) -> Target | None:
-        """Mean and scale of the numbers that a regression predicts; None for classes."""
-        if self.task != "regression":
-            return None
-        mean, scale = cast(Tensor, self.target_mean), cast(Tensor, self.target_scale)
-        return Target(float(mean), float(scale), self._target_loss)
-
-    @property
-    def loss_name(self) -> str:
-        """The loss of a regression in words."""
-        return "Huber's loss" if self._target_loss == "huber" else "the squared error"
-
-    def set_target(self, target: Target | None) -> None:
-        """Store what the training nodes' targets were standardised by, with the weights."""
-        if target is not None:
-            cast(Tensor, self.target_mean).fill_(target.mean)
-            cast(Tensor, self.target_scale).fill_(target.scale)
-
-    @property
-    def rule(self) -> Decision | Target:
-        """How outputs become predictions."""
-        return self.target or self.decision
-
-    @property
-    def feature_statistics(self) -> Statistics | None:
-        """Mean and scale that standardise any graph's features; None if features are not."""
-        if self.feature_scaling != "standard":
-            return None
-        mean, scale = cast(Tensor, self.feature_mean), cast(Tensor, self.feature_scale)
-        return Statistics(mean.cpu().numpy(), scale.cpu().numpy())
-
-    def set_feature_statistics(self, statistics: Statistics | None) -> None:
-        """Store the training nodes' statistics with the weights."""
-        if statistics is not None:
-            cast(Tensor, self.feature_mean).copy_(torch.from_numpy(statistics.mean))
-            cast(Tensor, self.feature_scale).copy_(torch.from_numpy(statistics.scale))
 
     def forward(
         self, blocks: Sequence[Block], x: InputRows, *, layers: int | None = None
@@ -410,24 +361,14 @@ class GCN(nn.Module):
         """Norm and σ after every layer but the last."""
         return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
 
-    def predictions(self, outputs: Tensor) -> Tensor:
-        """(k, C) probabilities of classes; (k, 1) float64 numbers in the user's units for a
-        regression."""
-        if self.task != "regression":
-            return self.probabilities(outputs)
-        scale, mean = cast(Tensor, self.target_scale), cast(Tensor, self.target_mean)
-        return outputs.double() * scale + mean
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """Of classes: rows that sum to one, or with `multilabel` a probability per label.
-
-        They are NaN where logits are not finite.
-        """
-        if self.decision.temperature != 1.0:
-            logits = logits / self.decision.temperature
-        if self.multilabel:
-            return torch.sigmoid(logits) + (logits - logits)  # inf - inf is NaN
-        return torch.softmax(logits, dim=1)
+def as_gcn(model: Network, what: str = "this") -> GCN:
+    """A network of convolutions; any other is refused, `what` naming what needs one."""
+    if isinstance(model, GCN):
+        return model
+    raise InputError(
+        f"{what} is for networks of convolutions (aggregator = 'convolution', 'mean' or 'sum')"
+    )
 
 
 def without_own_rows(rows: InputRows, width: int) -> InputRows:
@@ -460,11 +401,11 @@ class WeightAverage:
     statistics of batch norms are averaged in the same way. Training never uses W̄.
     """
 
-    def __init__(self, model: GCN, share: float) -> None:
+    def __init__(self, model: Network, share: float) -> None:
         self.model, self.share = copy.deepcopy(model), share
 
     @torch.no_grad()
-    def add(self, model: GCN, epochs: int) -> GCN:
+    def add(self, model: Network, epochs: int) -> Network:
         """Add the weights after epoch number `epochs`, from 1 on; return the averaged network."""
         kept = min(self.share, epochs / (epochs + _WARM_UP)) if epochs > 1 else 0.0
         for mean, now in zip(
@@ -477,13 +418,20 @@ class WeightAverage:
         return self.model
 
 
-def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
-    """The network to train on a graph: a new one, or a copy of the user's `model`."""
+def start_from(model: nn.Module | None, config: TrainConfig, graph: Graph) -> Network:
+    """The network to train on a graph: a new one, or a copy of the user's `model`.
+
+    A module that is no network of this library is trained as it is (`OwnNetwork`).
+    """
     assert graph.task is not None
     sizes = [graph.n_features, *config.hidden_sizes, graph.n_outputs]
+    if model is not None and not isinstance(model, Network):
+        return own_network(copy.deepcopy(model), config, sizes, graph.task)
     new = build_model(config, sizes, graph.task)
     if model is None:
         return new
+    if isinstance(model, OwnNetwork) and not isinstance(model.module, AggregatorNetwork):
+        new = own_network(model.module, config, sizes, graph.task)
     given, wanted = (
         {name: tuple(value.shape) for name, value in each.state_dict().items()}
         for each in (model, new)
@@ -497,9 +445,26 @@ def start_from(model: GCN | None, config: TrainConfig, graph: Graph) -> GCN:
     return copied
 
 
-def build_model(config: TrainConfig, sizes: list[int], task: Task) -> GCN:
+def own_network(
+    module: nn.Module, config: TrainConfig, sizes: Sequence[int], task: Task
+) -> OwnNetwork:
+    """A module as the network of a config."""
+    return OwnNetwork(
+        module,
+        sizes,
+        task=task,
+        loss=config.loss,
+        normalization=config.normalization,
+        feature_scaling=config.feature_scaling,
+    )
+
+
+def build_model(config: TrainConfig, sizes: list[int], task: Task) -> Network:
     """The network of a config, its weights drawn from the config's seed."""
     check_room(weight_bytes(sizes, config), "a network of these widths", "lower hidden")
+    rng = torch.Generator().manual_seed(config.seed)
+    if not config.is_linear:
+        return own_network(AggregatorNetwork(config, sizes, rng), config, sizes, task)
     mean = config.method == "graphsage-mean"  # W·CONCAT(h(v), mean of neighbours) in every layer
     return GCN(
         sizes,
@@ -514,5 +479,5 @@ def build_model(config: TrainConfig, sizes: list[int], task: Task) -> GCN:
         norm=config.norm,
         jumping=config.jumping,
         pair=config.pair,
-        rng=torch.Generator().manual_seed(config.seed),
+        rng=rng,
     )

@@ -11,6 +11,7 @@ from fastgcn.backends.base import Learner
 from fastgcn.backends.cpu import CpuBackend, ready
 from fastgcn.backends.direct import DirectStep
 from fastgcn.backends.steps import AutogradStep
+from fastgcn.model import as_gcn
 from tests.communities import communities, quick
 
 OWN: dict[str, Any] = {"skip": True, "input_skip": True}
@@ -48,7 +49,7 @@ def test_losses_and_gradients_are_those_of_autograd(
     found = {}
     for kind in (AutogradStep, DirectStep):
         learner = Learner(copy.deepcopy(backend.model), config, torch.device("cpu"))
-        step = kind(learner.model, backend.loss, learner.optimizer)
+        step = kind(as_gcn(learner.model), backend.loss, learner.optimizer)
         losses = [step(batch.blocks, batch.x, batch.labels) for _ in range(3)]
         # The first moment after one step is a tenth of the gradient: Adam hides its size.
         found[kind] = losses, learner.state()
@@ -69,7 +70,7 @@ def test_class_weights_and_label_sets(multilabel: bool) -> None:
     losses = []
     for kind in (AutogradStep, DirectStep):
         backend = ready(graph, config)
-        backend.step = kind(backend.model, backend.loss, backend.learner.optimizer)
+        backend.step = kind(as_gcn(backend.model), backend.loss, backend.learner.optimizer)
         losses.append([backend.train_epoch(number).loss for number in range(4)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert losses[0][0] > losses[0][-1]
@@ -86,5 +87,5 @@ def test_numbers_that_are_not_finite_are_not_hidden(norm: str) -> None:
     """A ReLU that makes NaN zero would hide a training that diverges."""
     backend = ready(communities(), quick(**OWN, norm=norm, hidden=8, method="gcn"))
     with torch.no_grad():
-        backend.model.convolutions[0].weight[0, 0] = torch.nan
+        as_gcn(backend.model).convolutions[0].weight[0, 0] = torch.nan
     assert math.isnan(backend.train_epoch(0).loss)

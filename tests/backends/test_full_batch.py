@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fastgcn import Graph, TrainConfig, fit, normalize, subgraph
 from fastgcn.backends.data import label_tensor
 from fastgcn.machine import thread_count
-from fastgcn.model import build_model
+from fastgcn.model import as_gcn, build_model
 from tests.communities import communities, quick, with_only_training
 
 
@@ -34,8 +34,8 @@ def dense_training(graph: Graph, settings: TrainConfig) -> dict[str, Tensor]:
     sizes = [graph.n_features, *settings.hidden_sizes, graph.n_classes]
     assert graph.task is not None
     model = build_model(settings, sizes, graph.task)
-    first, *others = (layer.weight for layer in model.convolutions)
-    biases = [layer.bias for layer in model.convolutions if layer.bias is not None]
+    first, *others = (layer.weight for layer in as_gcn(model).convolutions)
+    biases = [layer.bias for layer in as_gcn(model).convolutions if layer.bias is not None]
     decay = settings.weight_decay
     groups: list[dict[str, Any]] = [
         {"params": [first], "weight_decay": decay},
@@ -54,7 +54,7 @@ def dense_training(graph: Graph, settings: TrainConfig) -> dict[str, Tensor]:
         loss = nn.CrossEntropyLoss(weight=len(labels) / (3 * counts) if balanced else None)
     for _ in range(settings.epochs):
         h = x
-        for number, layer in enumerate(model.convolutions):
+        for number, layer in enumerate(as_gcn(model).convolutions):
             h = adj @ h @ layer.weight + (0 if layer.bias is None else layer.bias)
             h = torch.relu(h) if number < len(settings.hidden_sizes) else h
         optimizer.zero_grad()

@@ -14,6 +14,7 @@ import fastgcn
 from benchmarks import estimators, timing
 from fastgcn import TrainConfig
 from fastgcn.backends.cpu import CpuBackend, ready
+from fastgcn.model import as_gcn
 from fastgcn.sampling.history import HistorySampler
 from tests.cli_runner import run_cli
 
@@ -125,7 +126,7 @@ def test_history_is_as_old_as_it_is_kept(network: TrainedNetwork) -> None:
     ages = {}
     for age in (3, 2, 1):
         inputs = trainer.data.rows(torch.arange(trainer.data.adjacency.n))
-        ages[age] = torch.relu(inputs @ trainer.model.convolutions[0].weight.detach())
+        ages[age] = torch.relu(inputs @ as_gcn(trainer.model).convolutions[0].weight.detach())
         trainer.train_epoch(3 - age)
     for age in (1, 2):
         config = CONFIG.replace(history=True, history_every=age)

@@ -24,6 +24,7 @@ from tests.damage import (
     json_damage,
     only_our_errors,
 )
+from tests.thorough import some
 
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {"weighted": True, "node_ids": [f"n{i}" for i in range(60)]},
@@ -64,13 +65,14 @@ ARRAYS = [
 
 @pytest.mark.parametrize(("kind", "name"), ARRAYS)
 def test_a_damaged_array(shards: Path, tmp_path: Path, kind: str, name: str) -> None:
-    cases = array_damage(shards / kind / "part-1" / f"{name}.npy")
+    cases = some(array_damage(shards / kind / "part-1" / f"{name}.npy"), every=2)
     check(shards, kind, cases, tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_manifest(shards: Path, tmp_path: Path, kind: str) -> None:
-    check(shards, kind, json_damage(shards / kind / "part-1" / "part.json"), tmp_path)
+    cases = some(json_damage(shards / kind / "part-1" / "part.json"), every=5)
+    check(shards, kind, cases, tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -19,7 +19,7 @@ from fastgcn.diagnose.convolutions import (
 from fastgcn.diagnose.diagnosis import DISTRIBUTIONS, DRAWS, choices, family, name_of
 from fastgcn.diagnose.gauge import Estimate, Gauge, SamplerCache, least_samples, relative_error
 from fastgcn.diagnose.session import GradientGauge, Session
-from fastgcn.model import build_model
+from fastgcn.model import as_gcn, build_model
 from fastgcn.sampling import layer_sampler, variance
 from tests.communities import communities, quick
 
@@ -31,7 +31,7 @@ def network_of(graph: Graph, config: TrainConfig, *, prepared: bool = True) -> E
     sizes = [graph.n_features, *config.hidden_sizes, graph.n_classes]
     assert graph.task is not None
     model = build_model(config, sizes, graph.task)
-    return ExactNetwork(model, data, config)
+    return ExactNetwork(as_gcn(model), data, config)
 
 
 def all_rows(network: ExactNetwork, layer: int) -> list[Convolution]:

@@ -25,6 +25,7 @@ from fastgcn import (
 )
 from fastgcn.arrays import FloatArray
 from fastgcn.machine import thread_count
+from fastgcn.model import as_gcn
 from tests.communities import communities, quick, weights_of
 
 NORMALIZATIONS: Any = ("symmetric", "row", "neighbors")
@@ -198,7 +199,7 @@ def test_a_first_layer_with_the_nodes_own_features(precompute: bool, method: str
         method=method, precompute=precompute, input_skip=True, skip=True, samples=30, epochs=20
     )
     run = fit(graph, config)
-    first = run.model.convolutions[0]
+    first = as_gcn(run.model).convolutions[0]
     assert first.own_weight is not None
     assert first.own_weight.shape == first.weight.shape
     found = evaluate(run, graph, "val")

@@ -28,7 +28,7 @@ from fastgcn.backends.cpu import CpuBackend
 from fastgcn.diagnose.diagnosis import diagnose
 from fastgcn.errors import FormatError, InputError
 from fastgcn.features.extremes import Extreme, extreme
-from fastgcn.model import all_finite
+from fastgcn.model import all_finite, as_gcn
 from fastgcn.report import run_report
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick
@@ -156,7 +156,7 @@ def poison_epoch(number: int, patch: pytest.MonkeyPatch) -> None:
     def train_epoch(backend: CpuBackend, epoch: int) -> Any:
         if epoch + 1 == number:
             with torch.no_grad():
-                backend.model.convolutions[-1].weight[0, 0] = math.nan
+                as_gcn(backend.model).convolutions[-1].weight[0, 0] = math.nan
         return usual(backend, epoch)
 
     patch.setattr(CpuBackend, "train_epoch", train_epoch)
@@ -248,7 +248,7 @@ def test_a_diverged_run_of_an_earlier_version_is_refused(tmp_path: Path, capfd: 
 def test_a_network_with_weights_that_are_not_finite_is_not_used() -> None:
     graph, run = communities(), fit(communities(), quick())
     with torch.no_grad():
-        run.model.convolutions[0].weight[0, 0] = math.inf
+        as_gcn(run.model).convolutions[0].weight[0, 0] = math.inf
     for use in (
         lambda: predict(run.model, graph),
         lambda: embed(run, graph, [0]),
@@ -263,7 +263,7 @@ def test_a_network_with_weights_that_are_not_finite_is_not_used() -> None:
 def test_outputs_are_finite_or_refused() -> None:
     graph, run = communities(), fit(communities(), quick())
     with torch.no_grad():
-        run.model.convolutions[0].weight.fill_(1e30)
+        as_gcn(run.model).convolutions[0].weight.fill_(1e30)
     huge = scaled(1e30)
     cause = r"not finite for .*, first for node \d+; feature 0 of node 41 is 4\.7572e\+30, which"
     for use in (
@@ -279,7 +279,7 @@ def test_outputs_are_finite_or_refused() -> None:
     with pytest.raises(InputError, match="first for node 'x'; feature 0 of node 41 is 4"):
         predict_new(run, huge, features=np.ones((1, 6)), source=["x"], target=[41], node_ids=["x"])
     with torch.no_grad():
-        run.model.convolutions[1].weight.fill_(1e30)
+        as_gcn(run.model).convolutions[1].weight.fill_(1e30)
     with pytest.raises(InputError, match="its weights are too large: train again with a lower"):
         predict(run, graph)
 
@@ -302,7 +302,7 @@ def test_the_classifier_is_not_fitted() -> None:
     assert not hasattr(classifier, "run_")
     classifier = FastGCNClassifier(hidden=8, samples=20, epochs=2).fit(communities())
     with torch.no_grad():
-        classifier.run_.model.convolutions[0].weight.fill_(math.nan)
+        as_gcn(classifier.run_.model).convolutions[0].weight.fill_(math.nan)
     for use in (classifier.predict, classifier.predict_proba, classifier.transform):
         with pytest.raises(InputError, match="weights are not finite"):
             use([0])

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from fastgcn import Graph, Split, TrainConfig, fit
 from fastgcn.config import SETTINGS, Preset
 from fastgcn.errors import InputError
+from fastgcn.model import as_gcn
 from fastgcn.train.automatic import candidates
 from fastgcn.train.presets import (
     best_preset,
@@ -176,7 +177,7 @@ def test_few_training_nodes_among_many_are_trained_with_all_edges() -> None:
 
 @pytest.mark.parametrize("hidden", [[], [8], [8, 8], [8, 8, 8]])
 def test_the_network_can_be_changed(hidden: list[int]) -> None:
-    assert len(fit(GRAPH, hidden=hidden, epochs=1).model.dropout.rates) == len(hidden) + 1
+    assert len(as_gcn(fit(GRAPH, hidden=hidden, epochs=1).model).dropout.rates) == len(hidden) + 1
 
 
 @pytest.mark.parametrize(

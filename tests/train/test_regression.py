@@ -21,6 +21,7 @@ from fastgcn.backends.direct import DirectStep
 from fastgcn.backends.steps import AutogradStep
 from fastgcn.errors import FormatError, InputError
 from fastgcn.metrics import Target, measure
+from fastgcn.model import as_gcn
 from fastgcn.train.race import choose
 from tests.communities import communities, quick, weights_of
 from tests.regression import numbers
@@ -109,7 +110,7 @@ def test_direct_steps_are_those_of_autograd(
     found = []
     for kind in (AutogradStep, DirectStep):
         learner = Learner(copy.deepcopy(backend.model), config, torch.device("cpu"))
-        step = kind(learner.model, backend.loss, learner.optimizer)
+        step = kind(as_gcn(learner.model), backend.loss, learner.optimizer)
         losses = [step(batch.blocks, batch.x, batch.labels) for _ in range(3)]
         found.append((losses, learner.state()))
     (first, by_autograd), (second, directly) = found
@@ -136,7 +137,7 @@ def test_the_gradient_is_that_of_finite_differences(loss: str) -> None:
         result: torch.Tensor = step(model(dense, x), batch.labels.double())
         return result
 
-    weight = model.convolutions[-1].weight
+    weight = as_gcn(model).convolutions[-1].weight
     (gradient,) = torch.autograd.grad(value(), [weight])
     with torch.no_grad():
         for place in ((0, 0), (3, 0)):

@@ -31,7 +31,7 @@ from fastgcn.backends.evaluator import Evaluator
 from fastgcn.errors import InputError
 from fastgcn.features.plan import Budget
 from fastgcn.machine import thread_count
-from fastgcn.model import Dropout
+from fastgcn.model import Dropout, as_gcn
 from fastgcn.train.training import should_stop
 from tests.communities import communities, quick, weights_of, with_only_training, without_times
 from tests.strategies import split_of
@@ -169,7 +169,7 @@ def test_optimal_probabilities_follow_the_model(precompute: bool) -> None:
     settings = quick(hidden=(5, 7), distribution="optimal", precompute=precompute)
     trainer = ready(graph, settings)
     trainer.train_epoch(0)
-    weights = [layer.weight.detach().numpy().copy() for layer in trainer.model.convolutions]
+    weights = [layer.weight.detach().numpy().copy() for layer in as_gcn(trainer.model).convolutions]
     sampler = trainer.sampler
     assert isinstance(sampler, LayerSampler)
     first_q = sampler.probabilities(0).copy()

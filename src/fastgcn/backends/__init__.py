@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from fastgcn.backends.base import Backend, Checkpoint, EpochResult
 from fastgcn.backends.cpu import CpuBackend, MakeSampler, name_of
 from fastgcn.backends.data import SharedData
@@ -34,7 +36,7 @@ def choose_backend(
     *,
     shard: "Shard | None" = None,
     sampler: MakeSampler | None = None,
-    model: GCN | None = None,
+    model: nn.Module | None = None,
     shared: SharedData | None = None,
 ) -> Backend:
     """The backend for these settings: a GPU does everything if there is one that supports them.
@@ -45,11 +47,15 @@ def choose_backend(
     if shard is not None:
         if sampler is not None or model is not None:
             raise InputError("your own sampler or model trains in one process; leave out torchrun")
+        if not config.is_linear:
+            raise InputError(
+                f"aggregator = {config.aggregator!r} trains in one process; leave out torchrun"
+            )
         from fastgcn.backends.ranks.backend import RanksBackend
 
         return RanksBackend(shard, config)
     device = choose_device(config.device)
-    if device.type == "cuda" and sampler is None:
+    if device.type == "cuda" and sampler is None and (model is None or isinstance(model, GCN)):
         from fastgcn.backends.gpu import why_not
 
         reason = why_not(config)

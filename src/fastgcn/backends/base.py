@@ -19,7 +19,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.features.extremes import Extreme, extreme
 from fastgcn.graph.graph import Graph
 from fastgcn.metrics import Metrics, Sums, scored, tally
-from fastgcn.model import GCN
+from fastgcn.network import Network
 
 Part = Literal["val", "test"]
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Backend(Protocol):
     def device(self) -> torch.device: ...
 
     @property
-    def model(self) -> GCN:
+    def model(self) -> Network:
         """The network being trained; available after `prepare`."""
         ...
 
@@ -78,7 +78,7 @@ class Backend(Protocol):
     def evaluate(
         self,
         part: Part,
-        model: GCN | None = None,
+        model: Network | None = None,
         *,
         last: bool = False,
         also: Sequence[str] = (),
@@ -143,12 +143,12 @@ class Learner:
         dropout_rng: draws what dropout zeroes, on the network's device.
     """
 
-    def __init__(self, model: GCN, config: TrainConfig, device: torch.device) -> None:
+    def __init__(self, model: Network, config: TrainConfig, device: torch.device) -> None:
         self.model, self._seed = model.to(device), config.seed
         self.optimizer = Adam(_parameter_groups(model, config), config.learning_rate)
         self.rng = torch.Generator().manual_seed(config.seed + 1)
         self.dropout_rng = torch.Generator(device).manual_seed(config.seed + 2)
-        model.dropout.rng = self.dropout_rng
+        model.draw_from(self.dropout_rng)
 
     def state(self) -> dict[str, Tensor]:
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
@@ -185,13 +185,13 @@ class Scorer(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics: ...
+    def __call__(self, model: Network, also: Sequence[str] = ()) -> Metrics: ...
 
-    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]: ...
+    def outputs(self, model: Network) -> tuple[FloatArray, AnyArray]: ...
 
 
 def score(
-    model: GCN,
+    model: Network,
     logits: Tensor,
     labels: Any,
     also: Sequence[str] = (),
@@ -244,7 +244,7 @@ class LearnerBackend:
         self._evaluators: dict[Part, Scorer | None] = {}
 
     @property
-    def model(self) -> GCN:
+    def model(self) -> Network:
         return self.learner.model
 
     def _evaluator(self, part: Part, *, last: bool) -> Scorer | None:
@@ -264,7 +264,7 @@ class LearnerBackend:
     def evaluate(
         self,
         part: Part,
-        model: GCN | None = None,
+        model: Network | None = None,
         *,
         last: bool = False,
         also: Sequence[str] = (),
@@ -318,15 +318,9 @@ def check_alike(tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> 
         raise ValueError(f"tensors must be {expected}, got {found}")
 
 
-def _parameter_groups(model: GCN, config: TrainConfig) -> list[dict[str, Any]]:
+def _parameter_groups(model: Network, config: TrainConfig) -> list[dict[str, Any]]:
     """L2 on the first layer's weights, as in the authors' program, or on all weights."""
-    decayed = [
-        weight
-        for number, layer in enumerate(model.convolutions)
-        if number == 0 or config.weight_decay_on == "all"
-        for weight in (layer.weight, layer.own_weight)
-        if weight is not None
-    ]
+    decayed = model.decayed(config.weight_decay_on)
     chosen = {id(p) for p in decayed}
     others = [p for p in model.parameters() if id(p) not in chosen]
     return [

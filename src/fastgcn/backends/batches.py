@@ -17,7 +17,8 @@ from fastgcn.backends.steps import Step
 from fastgcn.config import TrainConfig
 from fastgcn.features.plan import BATCHES_TOGETHER, GROUP_BYTES
 from fastgcn.features.sparse import InputRows
-from fastgcn.model import GCN
+from fastgcn.model import GCN, GraphConvolution
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup, Sampler
 from fastgcn.sampling.layer import LayerSampler
 
@@ -144,15 +145,17 @@ class Minibatches:
         self,
         data: TrainingData,
         config: TrainConfig,
-        model: GCN,
+        model: Network,
         sampler: Sampler,
         rng: torch.Generator,
     ) -> None:
         self.data, self.config, self.sampler, self.rng = data, config, sampler, rng
-        self.first_layer = model.convolutions[0]
+        self.first_layer = model.convolutions[0] if isinstance(model, GCN) else None
         # If nothing changes X before it is mixed, rows of X need not be gathered first.
         self.inputs_can_be_mixed = (
-            not (config.precompute or config.history) and model.dropout.rates[0] == 0
+            isinstance(model, GCN)
+            and not (config.precompute or config.history)
+            and model.dropout.rates[0] == 0
         )
         own = config.batch_size if getattr(sampler, "own_rows", False) else 0
         batch_bytes = 4 * (sum(getattr(sampler, "samples", ())) + own) * model.sizes[0]
@@ -227,17 +230,19 @@ class Minibatches:
 
     def _with_inputs(self, batch: Tensor, blocks: list[Block]) -> MinibatchGroup:
         labels = self.data.labels[batch]
-        if self._mixes_inputs(blocks):
+        if self.first_layer is not None and self._mixes_inputs(blocks, self.first_layer):
             beside = self.first_layer.own_weight is not None
             x = self.data.mixed_rows(blocks[0], beside=beside)
             return MinibatchGroup(blocks[1:], x, labels, top=blocks[-1])
         sources = blocks[0].src if blocks else batch
+        if self.first_layer is None:
+            return MinibatchGroup(blocks, self.data.rows(sources), labels)
         if self.full_pass and not self.config.precompute:
             return MinibatchGroup(blocks, self.data.features.as_stored(sources.numpy()), labels)
         return MinibatchGroup(blocks, self.data.input_rows(sources), labels)
 
-    def _mixes_inputs(self, blocks: list[Block]) -> bool:
+    def _mixes_inputs(self, blocks: list[Block], first_layer: GraphConvolution) -> bool:
         """True if ÂX of the first block is cheaper than gathering rows of X for it."""
         if not self.inputs_can_be_mixed or blocks[0].csr is None:
             return False
-        return self.first_layer.mix_first(blocks[0])
+        return first_layer.mix_first(blocks[0])

@@ -23,7 +23,7 @@ from fastgcn.graph.adjacency import Adjacency
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.compiling import clock
 from fastgcn.machine import choose_device, one_thread, pool_threads
-from fastgcn.model import GCN, start_from
+from fastgcn.model import as_gcn, start_from
 from fastgcn.sampling import make_sampler
 from fastgcn.sampling.block import (
     Block,
@@ -75,7 +75,7 @@ class CpuBackend(LearnerBackend):
         folder: Path | None = None,
         *,
         sampler: MakeSampler | None = None,
-        model: GCN | None = None,
+        model: nn.Module | None = None,
         shared: SharedData | None = None,
     ) -> None:
         super().__init__()
@@ -215,7 +215,8 @@ class CpuBackend(LearnerBackend):
 
     def layer_rows(self) -> list[LayerRows]:
         """The rows that each sampled layer works on, for the whole training graph."""
-        layers = self.model.convolutions[self.config.precompute :]
+        model = as_gcn(self.model, "distribution = 'optimal' or history = true")
+        layers = model.convolutions[self.config.precompute :]
         return [
             LayerRows(hidden, layer.weight.detach())
             for hidden, layer in zip(self.hidden_rows(), layers, strict=True)
@@ -229,12 +230,13 @@ class CpuBackend(LearnerBackend):
         csr = matrix.indptr, matrix.indices, matrix.values
         whole = Block.of_csr(every, every, csr).to(self.device)
         hidden = [self.data.rows(every).to(self.device)]
-        self.model.eval()  # reading all rows must not change a batch norm's statistics
-        for number, layer in enumerate(self.model.convolutions[:-1]):
+        model = as_gcn(self.model, "reading all hidden rows")
+        model.eval()  # reading all rows must not change a batch norm's statistics
+        for number, layer in enumerate(model.convolutions[:-1]):
             exact = self.config.precompute and number == 0
             mixed = layer(hidden[-1], None if exact else whole)
-            hidden.append(self.model.activate(number, mixed))
-        self.model.train()
+            hidden.append(model.activate(number, mixed))
+        model.train()
         return hidden[self.config.precompute :]
 
     def _release(self) -> None:

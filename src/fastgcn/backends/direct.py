@@ -22,6 +22,7 @@ from fastgcn.kernels.counter_random import mask_values
 from fastgcn.kernels.dense import transposed_times
 from fastgcn.machine import cuts, over_ranges
 from fastgcn.model import GCN, BatchNorm, GraphConvolution, product, without_own_rows
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup
 
 # Below this many numbers, waking a second thread costs more time than it saves.
@@ -30,8 +31,10 @@ _WORTH_SHARING = 1 << 18
 _NOTHING = np.empty((1, 0), np.float32)
 
 
-def make_step(model: GCN, loss: nn.Module, optimizer: Adam) -> Step:
+def make_step(model: Network, loss: nn.Module, optimizer: Adam) -> Step:
     """The fastest step that this network, loss and device have."""
+    if not isinstance(model, GCN):
+        return AutogradStep(model, loss, optimizer)
     on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
     if on_cpu and model.plain and isinstance(loss, nn.CrossEntropyLoss):
         return CompiledStep(model, loss, optimizer)

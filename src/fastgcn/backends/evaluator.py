@@ -19,6 +19,7 @@ from fastgcn.backends.exact import (
     feature_rows,
     full_forward,
     needed_nodes,
+    own_bytes,
     with_all_of_most,
 )
 from fastgcn.config import TrainConfig
@@ -35,6 +36,7 @@ from fastgcn.graph.labels import Labels, has_label
 from fastgcn.machine import one_thread
 from fastgcn.metrics import Metrics
 from fastgcn.model import GCN
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block
 from fastgcn.sampling.neighborhood import FullSampler
 from fastgcn.scratch import Room
@@ -50,7 +52,7 @@ _ENTRY_BYTES = 8  # of a row of Â: an int32 and a float32
 
 
 class Evaluator:
-    """Scores a network on a part of the split by the full GCN (eq. 1).
+    """Scores a network on a part of the split by the full network (eq. 1).
 
     The needed rows of Â and of ÂX do not depend on the weights and are computed once. Few of them
     are kept in memory. Many, which may take more memory than training does, are kept in a file
@@ -89,14 +91,14 @@ class Evaluator:
     def __len__(self) -> int:
         return len(self._part)
 
-    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
+    def __call__(self, model: Network, also: Sequence[str] = ()) -> Metrics:
         """Scores of the network with its current weights; `also` names more of them."""
         return score(model, self._logits(model), self.labels, also)
 
-    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]:
+    def outputs(self, model: Network) -> tuple[FloatArray, AnyArray]:
         return self._logits(model).cpu().numpy(), self.labels
 
-    def _logits(self, model: GCN) -> Tensor:
+    def _logits(self, model: Network) -> Tensor:
         with self._lock:
             if self._features is None:
                 # Not earlier: the network holds the mean and scale of standardised features.
@@ -106,7 +108,7 @@ class Evaluator:
                 return self._logits_chunk_by_chunk(model)
         return _logits_of(model, self._blocks, self._inputs)
 
-    def _logits_chunk_by_chunk(self, model: GCN) -> Tensor:
+    def _logits_chunk_by_chunk(self, model: Network) -> Tensor:
         """Read or compute in chunks whatever is not kept."""
         assert self._features is not None
         return full_forward(
@@ -122,9 +124,12 @@ class Evaluator:
     def _left(self) -> int:
         return max(self._budget.left(), 0)
 
-    def _plan(self, features: NodeFeatures, model: GCN) -> None:
+    def _plan(self, features: NodeFeatures, model: Network) -> None:
         """Keep what every evaluation needs."""
-        on_cpu, layers = next(model.parameters()).device.type == "cpu", len(model.layers)
+        on_cpu, layers = next(model.parameters()).device.type == "cpu", model.depth
+        if not isinstance(model, GCN):
+            self._keep_own(features, model)
+            return
         if self._once:
             width = min(model.sizes[:2])
             if not on_cpu or 4 * self._rows.n * width <= self._left() // ROW_ARRAYS:
@@ -143,6 +148,16 @@ class Evaluator:
                 self._needed = with_all_of_most(self._needed, self._rows.n)
             self._keep_in_a_file(features, self._needed)
 
+    def _keep_own(self, features: NodeFeatures, model: Network) -> None:
+        """Keep rows of X and blocks for a network that reads no ÂX, if they are small."""
+        if self._once or 4 * self._rows.n * features.width > min(_KEPT_BYTES, self._left()):
+            return
+        device = next(model.parameters()).device
+        blocks = FullSampler(self._rows, model.depth).sample(torch.tensor(self._part))
+        if own_bytes(blocks, model) <= _KEPT_BYTES:
+            self._inputs = features.take(blocks[0].src.numpy()).to(device)
+            self._blocks = [block.to(device) for block in blocks]
+
     def _keep_sparse_features(self, features: NodeFeatures, layers: int) -> None:
         """Keep rows of X, if full passes train the network: X has fewer entries than ÂX."""
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
@@ -153,7 +168,7 @@ class Evaluator:
         """Keep rows of ÂX: sparse on the CPU if they have few entries, else dense if `dense`."""
         device = next(model.parameters()).device
         part = torch.tensor(self._part)  # a copy: a store's arrays cannot be written
-        blocks = FullSampler(self._rows, len(model.layers) - 1).sample(part)
+        blocks = FullSampler(self._rows, model.depth - 1).sample(part)
         needed = (blocks[0].src if blocks else part).numpy()
         rows = self._rows.rows(needed)
         own = None if model.convolutions[0].own_weight is None else needed
@@ -184,7 +199,7 @@ class Evaluator:
             self._rows = _Remembered(self._rows, needed[-1])
 
 
-def _logits_of(model: GCN, blocks: list[Block], inputs: InputRows) -> Tensor:
+def _logits_of(model: Network, blocks: list[Block], inputs: InputRows) -> Tensor:
     small = inputs.numel() * model.sizes[1] < _SMALL_PRODUCT
     model.eval()
     with torch.no_grad(), one_thread(small, pool=True):

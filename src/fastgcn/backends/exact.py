@@ -17,8 +17,10 @@ from fastgcn.graph.adjacency import AdjacencyRows, NormalizedRows
 from fastgcn.graph.edges import GraphEdges
 from fastgcn.graph.graph import Graph
 from fastgcn.model import GCN
+from fastgcn.network import Network
 from fastgcn.progress import progress
 from fastgcn.sampling.block import Block
+from fastgcn.sampling.neighborhood import FullSampler
 from fastgcn.scratch import Room
 
 # Nodes whose rows are mixed together; bounds the temporaries.
@@ -32,7 +34,7 @@ ROW_ARRAYS = 3
 
 
 def full_forward(
-    model: GCN,
+    model: Network,
     source: AdjacencyRows,
     features: FeatureStore,
     nodes: IntArray,
@@ -47,11 +49,55 @@ def full_forward(
     Layer l is computed only for the nodes that layer l+1 needs. A caller who knows these already
     passes `needed`, the result of `needed_nodes`; `mixed` are rows of ÂX of `needed[1]`. On the
     CPU, the rows of a layer that exceed `room` are in a file, those of the result too.
+
+    A network that is not made of convolutions is applied to whole neighbourhoods instead, of as
+    many nodes at once as memory allows.
     """
+    if not isinstance(model, GCN):
+        assert mixed is None
+        return _own_forward(model, source, features, nodes, layers)
     if needed is None:
         layers = len(model.layers) if layers is None else layers
         needed = needed_nodes(source, np.unique(nodes), layers)
     return _GraphForward(model, source, features, room)(nodes, needed, mixed)
+
+
+# Bytes that a network which is not made of convolutions may take for a pass, about.
+_PASS_BYTES = 1 << 29
+
+
+def _own_forward(
+    model: Network,
+    source: AdjacencyRows,
+    features: FeatureStore,
+    nodes: IntArray,
+    layers: int | None,
+) -> Tensor:
+    """(len(nodes), C): the network on the whole neighbourhoods of `nodes`, part after part."""
+    device = next(model.parameters()).device
+    if layers == 0:
+        return dense(features.take(nodes)).to(device)
+    asked, places = np.unique(nodes, return_inverse=True)
+    sampler, found = FullSampler(source, model.depth), list[Tensor]()
+    with _evaluating(model), progress("Applying the network", len(asked), "nodes") as advance:
+        parts = [part for _, part in _chunks(asked, _NODES_AT_ONCE)][::-1]
+        while parts:
+            part = parts.pop()
+            blocks = sampler.sample(torch.from_numpy(part))
+            if own_bytes(blocks, model) > _PASS_BYTES and len(part) > 1:
+                parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+                continue
+            x = dense(features.take(blocks[0].src.numpy())).to(device)
+            with torch.no_grad():
+                found.append(model([block.to(device) for block in blocks], x, layers=layers))
+            advance(len(part))
+    return torch.cat(found)[torch.from_numpy(places).to(device)]
+
+
+def own_bytes(blocks: list[Block], model: Network) -> int:
+    """About the bytes of a pass: the rows of X, and a row for each edge."""
+    edges = sum(block.entries for block in blocks)
+    return 4 * (blocks[0].size[0] * model.sizes[0] + 2 * edges * max(model.sizes[1:]))
 
 
 class ExactForward:
@@ -251,7 +297,7 @@ def _chunks(ids: IntArray, size: int) -> Iterator[tuple[int, IntArray]]:
 
 
 @contextmanager
-def _evaluating(model: GCN) -> Iterator[None]:
+def _evaluating(model: Network) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
@@ -260,7 +306,7 @@ def _evaluating(model: GCN) -> Iterator[None]:
         model.train(was_training)
 
 
-def full_view(model: GCN, graph: Graph) -> tuple[AdjacencyRows, NodeFeatures]:
+def full_view(model: Network, graph: Graph) -> tuple[AdjacencyRows, NodeFeatures]:
     """The rows of Â and of X of a graph, as this network reads them."""
     return (
         NormalizedRows(GraphEdges(graph.csr), model.normalization),
@@ -269,7 +315,7 @@ def full_view(model: GCN, graph: Graph) -> tuple[AdjacencyRows, NodeFeatures]:
 
 
 def feature_rows(
-    model: GCN, features: FloatArray | csr_array, nodes: IntArray | None = None
+    model: Network, features: FloatArray | csr_array, nodes: IntArray | None = None
 ) -> NodeFeatures:
     """The rows of a feature matrix, or of `nodes` only, scaled as this network expects."""
     return NodeFeatures(
@@ -277,7 +323,7 @@ def feature_rows(
     )
 
 
-def check_width(model: GCN, width: int, who: str) -> None:
+def check_width(model: Network, width: int, who: str) -> None:
     """Refuse features of another width than the network was trained on."""
     if width != model.sizes[0]:
         raise InputError(f"the model was trained on {model.sizes[0]} features, {who} {width}")

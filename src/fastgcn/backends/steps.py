@@ -27,6 +27,7 @@ from fastgcn.kernels.step import (
 )
 from fastgcn.machine import over_ranges, pool_threads
 from fastgcn.model import GCN
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup
 
 # Below this many numbers, waking a second thread costs more time than it saves.
@@ -185,7 +186,7 @@ class Step(Protocol):
 
 
 def loss_of(
-    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: InputRows, labels: Tensor
+    model: Network, loss: nn.Module, blocks: Sequence[Block], x: InputRows, labels: Tensor
 ) -> Tensor:
     """The loss of a batch, on the network's device; for a pair of networks, the mean of both."""
     device = next(model.parameters()).device
@@ -194,7 +195,7 @@ def loss_of(
 
 
 def mean_loss(
-    model: GCN,
+    model: Network,
     blocks: Sequence[Any],
     x: Any,
     loss: Callable[[Tensor], Tensor],
@@ -205,7 +206,7 @@ def mean_loss(
 
 
 def flat_gradient(
-    model: GCN, loss: nn.Module, blocks: Sequence[Block], x: InputRows, labels: Tensor
+    model: Network, loss: nn.Module, blocks: Sequence[Block], x: InputRows, labels: Tensor
 ) -> Tensor:
     """(parameters,): the derivatives of a batch's loss by all weights, on the CPU."""
     value = loss_of(model, loss, blocks, x, labels)
@@ -216,7 +217,7 @@ def flat_gradient(
 class AutogradStep:
     """Any network, any loss, any device."""
 
-    def __init__(self, model: GCN, loss: nn.Module, optimizer: Adam) -> None:
+    def __init__(self, model: Network, loss: nn.Module, optimizer: Adam) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.on_cpu = next(model.parameters()).device.type == "cpu"
 

@@ -11,7 +11,7 @@ from fastgcn.diagnose.gauge import Estimate, SamplerCache, percent, samples_from
 from fastgcn.features.store import NodeFeatures, column_statistics
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.model import build_model
+from fastgcn.model import as_gcn, build_model
 from fastgcn.progress import note
 
 _BATCHES = 8
@@ -75,7 +75,7 @@ def choose_samples(graph: Graph, config: TrainConfig) -> Choice:
         assert graph.task is not None
         sizes = [graph.n_features, *config.hidden_sizes, graph.n_outputs]
         model = build_model(config, sizes, graph.task)
-        network = ExactNetwork(model, data, config)
+        network = ExactNetwork(as_gcn(model, "samples = 'auto'"), data, config)
         rng = np.random.default_rng(config.seed)
         rows = [b.numpy() for b in draw_batches(data, config.batch_size, _BATCHES, config.seed)]
         if not network.layers:

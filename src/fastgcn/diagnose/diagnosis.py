@@ -13,7 +13,7 @@ from fastgcn.diagnose.session import Session
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
-from fastgcn.model import GCN
+from fastgcn.network import Network
 from fastgcn.progress import progress
 
 # The family: each distribution with its `power`, each kind of draws, each self term. Left out are
@@ -209,7 +209,7 @@ def diagnose(
     graph: Graph,
     config: TrainConfig | None = None,
     *,
-    model: GCN | None = None,
+    model: Network | None = None,
     targets: Sequence[float] = (0.1, 0.05),
 ) -> Diagnosis:
     """Measure the error of sampling on the graph that training on `graph` would use.

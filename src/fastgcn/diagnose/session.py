@@ -29,7 +29,8 @@ from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import Task
 from fastgcn.machine import choose_device
-from fastgcn.model import GCN, build_model
+from fastgcn.model import as_gcn, build_model
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block, Sampler
 from fastgcn.sampling.layer import LayerSampler
 from fastgcn.sampling.neighborhood import FullSampler
@@ -53,7 +54,7 @@ class Session:
     are those that the settings' own member draws with t vertices above.
     """
 
-    def __init__(self, graph: Graph, config: TrainConfig, model: GCN | None) -> None:
+    def __init__(self, graph: Graph, config: TrainConfig, model: Network | None) -> None:
         self.config, self.t = config, config.layer_samples[-1]
         data = prepare(graph, config, None)
         if model is None:
@@ -62,7 +63,7 @@ class Session:
             model = build_model(config, sizes, graph.task)
             model.set_feature_statistics(data.statistics)
         _check_fit(model, graph)
-        self.network = ExactNetwork(model, data, config)
+        self.network = ExactNetwork(as_gcn(model, "diagnose"), data, config)
         self.n = data.adjacency.n
         self._samplers = SamplerCache(self.network)
         self.batches: list[Tensor] = draw_batches(data, config.batch_size, _BATCHES, config.seed)
@@ -118,7 +119,7 @@ class Session:
         return self._samplers.get(member, layers, samples, own_rows=member.needs_own_rows)
 
 
-def _check_fit(model: GCN, graph: Graph) -> None:
+def _check_fit(model: Network, graph: Graph) -> None:
     check_width(model, graph.n_features, f"{graph.name} has")
     if (model.sizes[-1], model.task) != (graph.n_outputs, graph.task):
         raise InputError(

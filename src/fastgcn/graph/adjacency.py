@@ -14,8 +14,8 @@ from fastgcn.graph.edges import EdgeSource, GraphEdges, Rows, chunks_with_progre
 from fastgcn.graph.graph import Graph
 from fastgcn.scratch import Scratch
 
-Normalization = Literal["symmetric", "row", "neighbors"]
-NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row", "neighbors")
+Normalization = Literal["symmetric", "row", "neighbors", "sum"]
+NORMALIZATIONS: tuple[Normalization, ...] = ("symmetric", "row", "neighbors", "sum")
 
 
 class AdjacencyRows(Protocol):
@@ -77,7 +77,8 @@ def normalize(
 
     * `symmetric`: Â = D^-1/2 Ã D^-1/2, the paper's (eq. 1 and Kipf & Welling);
     * `row`: Â = D^-1 Ã, the mean over a node and its neighbours;
-    * `neighbors`: `row` without the loop, the mean over the neighbours alone.
+    * `neighbors`: `row` without the loop, the mean over the neighbours alone;
+    * `sum`: Â = A, their sum.
 
     Without `self_loops`, Ã = A, and a node without neighbours has an empty row. For directed
     graphs D holds the row sums on both sides, as in eq. 1: every node has its own loop, so no
@@ -107,7 +108,7 @@ class NormalizedRows:
 
     def __init__(self, edges: EdgeSource, kind: str, *, self_loops: bool = True) -> None:
         self.edges, self.kind = edges, kind
-        self.loops = self_loops and kind != "neighbors"
+        self.loops = self_loops and has_loops(kind)
         self._factors_of_all: FloatArray | None = None
 
     @property
@@ -146,8 +147,15 @@ class NormalizedRows:
         return scaling_factors(self.edges.sums(nodes) + self.loops, self.kind)
 
 
+def has_loops(kind: str) -> bool:
+    """True if a row of Â has its own node's entry."""
+    return kind in ("symmetric", "row")
+
+
 def scaling_factors(sums: FloatArray, kind: str) -> FloatArray:
     """float64: factors of rows with these sums and, if symmetric, of their columns."""
+    if kind == "sum":
+        return np.ones(len(sums))
     power = -0.5 if kind == "symmetric" else -1.0
     # A row without entries keeps the factor 0: it has nothing to scale.
     return np.power(sums, power, out=np.zeros(len(sums)), where=sums > 0)

@@ -27,7 +27,8 @@ from fastgcn.graph.graph import Graph, own_ids, positions
 from fastgcn.infer.field import Inputs, ReceptiveField
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, model_of
-from fastgcn.model import GCN
+from fastgcn.model import as_gcn
+from fastgcn.network import Network
 
 if TYPE_CHECKING:
     from fastgcn.train.run import Run
@@ -118,7 +119,7 @@ class Explanation:
 
 
 def explain(
-    run_or_model: "Run | GCN", graph: Graph, node: Any, *, target: Any = None, top: int = 10
+    run_or_model: "Run | Network", graph: Graph, node: Any, *, target: Any = None, top: int = 10
 ) -> Explanation:
     """Which features and neighbours made the prediction for a node.
 
@@ -133,7 +134,7 @@ def explain(
     >>> len(found.features), found.neighbors[0].hops
     (10, 1)
     """
-    model = model_of(run_or_model)
+    model = as_gcn(model_of(run_or_model), "explain")
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise InputError(f"top must be a whole number of at least 1, got {top!r}")
     check_weights(model)
@@ -141,7 +142,7 @@ def explain(
     check_features(run_or_model, graph)
     (number,) = positions(graph, [str(node)]).tolist()
     field = ReceptiveField(model, graph, number)
-    names = _class_names(run_or_model)
+    names = names_of_classes(run_or_model)
     inputs, blocks = field.inputs(), field.blocks()
     with torch.no_grad():
         logits = field.logits(blocks, inputs)
@@ -152,14 +153,14 @@ def explain(
     place = _target(target, names, model, chances)
     score = _score_of(model, place)
     gradients, baseline = _mean_gradients(field, inputs, score)
-    columns = _Columns.of(graph)
+    columns = Columns.of(graph)
     features, by_node = _feature_effects(field, gradients, columns, top)
     neighbors, notes = _neighbor_effects(field, inputs, gradients, by_node, score, columns, top)
     return Explanation(
         node=own_ids(graph, asked)[0],
         prediction=_predicted(model, chances, names),
         target=names[place],
-        label=_label(graph, number),
+        label=label_of(graph, number),
         output=float(chances[0, place]),
         score=float(score(logits)),
         baseline=baseline,
@@ -186,7 +187,7 @@ NUMBER = "number"
 Score = Callable[[Tensor], Tensor]
 
 
-def _score_of(model: GCN, place: int) -> Score:
+def _score_of(model: Network, place: int) -> Score:
     """The log-odds of a class from logits (1, C), a tensor of one number; or the number itself, in
     the user's units."""
 
@@ -202,15 +203,15 @@ def _score_of(model: GCN, place: int) -> Score:
     return score
 
 
-def _class_names(run_or_model: "Run | GCN") -> list[str]:
+def names_of_classes(run_or_model: "Run | Network") -> list[str]:
     if model_of(run_or_model).target is not None:
         return [NUMBER]
-    known = None if isinstance(run_or_model, GCN) else run_or_model.class_names
+    known = None if isinstance(run_or_model, Network) else run_or_model.class_names
     count = model_of(run_or_model).sizes[-1]
     return [str(c) for c in range(count)] if known is None else [str(name) for name in known]
 
 
-def _target(target: Any, names: list[str], model: GCN, chances: FloatArray) -> int:
+def _target(target: Any, names: list[str], model: Network, chances: FloatArray) -> int:
     """The place of the class to explain among the network's outputs."""
     if model.target is not None:
         if target not in (None, NUMBER):
@@ -229,7 +230,7 @@ def _target(target: Any, names: list[str], model: GCN, chances: FloatArray) -> i
     )
 
 
-def _predicted(model: GCN, chances: FloatArray, names: list[str]) -> str:
+def _predicted(model: Network, chances: FloatArray, names: list[str]) -> str:
     if model.target is not None:
         return f"{chances[0, 0]:.6g}"
     if model.multilabel:
@@ -237,7 +238,7 @@ def _predicted(model: GCN, chances: FloatArray, names: list[str]) -> str:
     return names[int(model.decision.classes(chances)[0])]
 
 
-def _label(graph: Graph, node: int) -> str | None:
+def label_of(graph: Graph, node: int) -> str | None:
     """A node's label by name; several joined by |."""
     if graph.labels is None:
         return None
@@ -273,7 +274,7 @@ def _mean_gradients(field: ReceptiveField, inputs: Inputs, score: Score) -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class Columns:
     """Features by name: single ones, or those that a column of the user's table became.
 
     Attributes:
@@ -287,7 +288,7 @@ class _Columns:
     encoders: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, graph: Graph) -> "_Columns":
+    def of(cls, graph: Graph) -> "Columns":
         width = graph.n_features
         known = graph.feature_names
         names = [f"feature {i}" for i in range(width)] if known is None else list(map(str, known))
@@ -323,7 +324,7 @@ class _Columns:
 
 
 def _feature_effects(
-    field: ReceptiveField, gradients: Inputs, columns: _Columns, top: int
+    field: ReceptiveField, gradients: Inputs, columns: Columns, top: int
 ) -> tuple[tuple[FeatureEffect, ...], FloatArray]:
     """The features with the largest effects; and (k,) the sum of the effects of each node's."""
     own: FloatArray = np.zeros(field.features.width)
@@ -354,7 +355,7 @@ def _neighbor_effects(
     gradients: Inputs,
     by_node: FloatArray,
     score: Score,
-    columns: _Columns,
+    columns: Columns,
     top: int,
 ) -> tuple[tuple[NeighborEffect, ...], tuple[str, ...]]:
     """The neighbours with the largest effects, each left out in turn; and what was not tried."""
@@ -380,7 +381,7 @@ def _neighbor_effects(
         NeighborEffect(
             id=own,
             hops=int(field.hops[place]),
-            label=_label(field.graph, int(field.nodes[place])),
+            label=label_of(field.graph, int(field.nodes[place])),
             effect=float(effects[i]),
             change=float(changes[i]),
             feature=columns.names[cause],

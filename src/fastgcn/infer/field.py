@@ -15,7 +15,7 @@ from torch import Tensor
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.exact import feature_rows
 from fastgcn.graph import checks
-from fastgcn.graph.adjacency import scaling_factors
+from fastgcn.graph.adjacency import has_loops, scaling_factors
 from fastgcn.graph.edges import GraphEdges, row_chunks
 from fastgcn.graph.graph import Graph
 from fastgcn.memory import check_room
@@ -46,7 +46,7 @@ class ReceptiveField:
         self.model = _on_cpu(model)
         self.graph, self.depth = graph, len(model.layers)
         self.edges = GraphEdges(graph.csr)
-        self._kind, self._loops = model.normalization, model.normalization != "neighbors"
+        self._kind, self._loops = model.normalization, has_loops(model.normalization)
         rings = [np.array([node], np.int64)]
         for _ in range(self.depth):
             columns = self.edges.cut(rings[-1], loops=False)[1]

@@ -11,10 +11,11 @@ from fastgcn.arrays import FloatArray, IntArray, is_finite
 from fastgcn.errors import InputError
 from fastgcn.features.extremes import LARGE, extreme
 from fastgcn.graph import checks
-from fastgcn.model import GCN, all_finite
+from fastgcn.model import all_finite
+from fastgcn.network import Network
 
 
-def check_weights(model: GCN) -> None:
+def check_weights(model: Network) -> None:
     """Refuse a network whose training diverged, or whose file is damaged."""
     if not all_finite(model.state_dict().values()):
         raise InputError(

@@ -22,14 +22,14 @@ from fastgcn.graph.graph import Graph, old_positions
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, layers_of, model_of
 from fastgcn.infer.tables import data_frame, prediction_columns
-from fastgcn.model import GCN
+from fastgcn.network import Network
 
 if TYPE_CHECKING:
     from fastgcn.train.run import Run
 
 
 def predict_new(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: Graph,
     *,
     features: Any = None,
@@ -59,15 +59,15 @@ def predict_new(
 
     The result equals, up to rounding, a prediction on the whole enlarged graph.
     """
-    if as_frame and isinstance(run_or_model, GCN):
+    if as_frame and isinstance(run_or_model, Network):
         raise InputError("as_frame=True needs a run, which knows the names of the classes")
     model = model_of(run_or_model)
     given = _Given(features, source, target, weights, node_ids, nodes, edges)
     if as_frame:
         given = _Given(**given.arrays(run_or_model, graph), nodes=None, edges=None)
-    depth = len(model.layers)
+    depth = model.depth
     found = _rows(run_or_model, graph, given, default_weight, depth, model.predictions)
-    if not as_frame or isinstance(run_or_model, GCN):
+    if not as_frame or isinstance(run_or_model, Network):
         return found[:, 0] if model.target is not None else found
     numbers = range(graph.n_nodes, graph.n_nodes + len(found))
     ids = numbers if given.node_ids is None else given.node_ids
@@ -75,7 +75,7 @@ def predict_new(
 
 
 def embed_new(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: Graph,
     *,
     layer: int = -1,
@@ -106,7 +106,7 @@ class _Given(NamedTuple):
     nodes: Any
     edges: Any
 
-    def arrays(self, run_or_model: "Run | GCN", graph: Graph) -> dict[str, Any]:
+    def arrays(self, run_or_model: "Run | Network", graph: Graph) -> dict[str, Any]:
         """features, source, target, weights and node_ids."""
         found = {name: getattr(self, name) for name in self._fields[:5]}
         if (self.nodes is None) != (self.edges is None):
@@ -124,7 +124,7 @@ class _Given(NamedTuple):
 
 
 def _rows(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: Graph,
     given: _Given,
     default_weight: float | None,
@@ -162,12 +162,12 @@ def _rows(
     )
 
 
-def read_new_nodes(run_or_model: "Run | GCN", graph: Graph, nodes: Any, edges: Any) -> Any:
+def read_new_nodes(run_or_model: "Run | Network", graph: Graph, nodes: Any, edges: Any) -> Any:
     """The arguments of `predict_new` from tables, encoded as the run's training nodes were."""
     from fastgcn.data.tables.new_rows import read_new_nodes as read  # loads Arrow
 
     check_features(run_or_model, graph)
-    imported = None if isinstance(run_or_model, GCN) else run_or_model.imported
+    imported = None if isinstance(run_or_model, Network) else run_or_model.imported
     return read(nodes, edges, graph, imported)
 
 

@@ -32,7 +32,8 @@ from fastgcn.infer.tables import data_frame, prediction_columns
 from fastgcn.machine import memory_of_device
 from fastgcn.memory import check_room
 from fastgcn.metrics import MORE, Metrics, scored
-from fastgcn.model import GCN
+from fastgcn.model import GCN, as_gcn
+from fastgcn.network import Network
 from fastgcn.sampling import layer_sampler
 from fastgcn.scratch import Room
 
@@ -53,7 +54,7 @@ _ROWS_A_PART = 1 << 17
 
 @overload
 def predict(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: "Graph | Shard",
     nodes: Any = None,
     *,
@@ -77,7 +78,7 @@ def predict(
     top: int | None = None,
 ) -> "pandas.DataFrame": ...
 def predict(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: "Graph | Shard",
     nodes: Any = None,
     *,
@@ -107,7 +108,7 @@ def predict(
     """
     if top is not None and not as_frame:
         raise InputError("top is for a data frame; add as_frame=True")
-    if as_frame and (isinstance(run_or_model, GCN) or not isinstance(graph, Graph)):
+    if as_frame and (isinstance(run_or_model, Network) or not isinstance(graph, Graph)):
         raise InputError("as_frame=True needs a run, and a graph in a single process")
     nodes = _asked(graph, nodes, ids)
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
@@ -118,7 +119,7 @@ def predict(
     if not as_frame:
         return found[:, 0] if model.target is not None else found
     assert isinstance(graph, Graph)
-    assert not isinstance(run_or_model, GCN)
+    assert not isinstance(run_or_model, Network)
     own = own_ids(graph, _node_set(graph, nodes))
     return data_frame(prediction_columns(own, found, run_or_model, top))
 
@@ -138,8 +139,13 @@ def _asked(graph: "Graph | Shard", nodes: Any, ids: Sequence[Any] | None) -> Any
     return nodes
 
 
+def asked_nodes(run_or_model: "Run | Network", graph: Graph, nodes: Any) -> IntArray:
+    """The nodes that `predict` would be given; raises if the network does not fit the graph."""
+    return _checked_nodes(run_or_model, graph, _asked(graph, nodes, None), "auto")
+
+
 def predict_parts(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: "Graph | Shard",
     nodes: Any = None,
     *,
@@ -151,14 +157,14 @@ def predict_parts(
     model = model_of(run_or_model)
     ids = _checked_nodes(run_or_model, graph, nodes, memory, samples)
     if samples is None:
-        logits = _exact_rows(model, graph, ids, len(model.layers), memory)
+        logits = _exact_rows(model, graph, ids, model.depth, memory)
     else:
         logits = _sampled_forward(run_or_model, graph_of(graph), ids, samples, seed)
     yield from _parts(graph, ids, logits, model.predictions)
 
 
 def embed(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: "Graph | Shard",
     nodes: Any = None,
     *,
@@ -179,7 +185,7 @@ def embed(
 
 
 def embed_parts(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: "Graph | Shard",
     nodes: Any = None,
     *,
@@ -193,16 +199,16 @@ def embed_parts(
     yield from _parts(graph, ids, _exact_rows(model, graph, ids, layers, memory))
 
 
-def layers_of(model: GCN, layer: int) -> int:
+def layers_of(model: Network, layer: int) -> int:
     """The number of layers to compute for H^(layer); -1 is the last hidden one."""
-    depth = len(model.layers)
+    depth = model.depth
     if not -depth <= layer <= depth:
         raise InputError(f"layer must lie in {-depth}..{depth} for this network, got {layer}")
     return layer % depth if layer < 0 else layer
 
 
 def evaluate(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: "Graph | Shard",
     nodes: Any,
     *,
@@ -304,7 +310,7 @@ def _whole(parts: Iterable[tuple[IntArray, FloatArray]], width: int) -> FloatArr
 
 
 def _checked_nodes(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: "Graph | Shard",
     nodes: Any,
     memory: str,
@@ -343,21 +349,23 @@ def _all_on_device(model: GCN, graph: Graph, nodes: IntArray) -> bool:
 
 
 def _exact_rows(
-    model: GCN, graph: "Graph | Shard", nodes: IntArray, layers: int, memory: str
+    model: Network, graph: "Graph | Shard", nodes: IntArray, layers: int, memory: str
 ) -> Tensor:
     """H^(layers) of `nodes` by the exact network; in a file if it does not fit in memory."""
     if not isinstance(graph, Graph):
         from fastgcn.backends.ranks.forward import shard_rows
 
-        return shard_rows(model, graph, nodes, layers)
+        return shard_rows(as_gcn(model, "predicting in several processes"), graph, nodes, layers)
     source, features = full_view(model, graph)
     if next(model.parameters()).device.type != "cpu":
         with memory_of_device():
-            if _all_on_device(model, graph, nodes):
+            if isinstance(model, GCN) and _all_on_device(model, graph, nodes):
                 from fastgcn.backends.gpu.forward import apply_to_graph  # needs Triton
 
                 return apply_to_graph(model, graph, nodes, layers)
             return full_forward(model, source, features, nodes, layers=layers)
+    if not isinstance(model, GCN):
+        return full_forward(model, source, features, nodes, layers=layers)
     left = Budget.of(memory).room()
     needed = needed_nodes(source, np.unique(nodes), layers)
     mixed = None
@@ -421,7 +429,7 @@ def _part(graph: "Graph | Shard", name: str) -> IntArray:
     return parts[name]
 
 
-def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
+def check_classes(run_or_model: "Run | Network", graph: Graph) -> None:
     """Check that the graph's labels are those that the network was trained on."""
     model = model_of(run_or_model)
     kinds = {
@@ -438,17 +446,17 @@ def check_classes(run_or_model: "Run | GCN", graph: Graph) -> None:
     # The last classes may have no node; label columns must all be there.
     if graph.n_classes > known or (graph.multilabel and graph.n_classes < known):
         raise InputError(f"the model knows {known} classes, {graph.name} has {graph.n_classes}")
-    names = None if isinstance(run_or_model, GCN) else run_or_model.class_names
+    names = None if isinstance(run_or_model, Network) else run_or_model.class_names
     checks.same_names("class", names, graph.class_names, graph.name)
 
 
-def model_of(run_or_model: "Run | GCN") -> GCN:
-    return run_or_model if isinstance(run_or_model, GCN) else run_or_model.model
+def model_of(run_or_model: "Run | Network") -> Network:
+    return run_or_model if isinstance(run_or_model, Network) else run_or_model.model
 
 
 @torch.no_grad()
 def _sampled_forward(
-    run_or_model: "Run | GCN",
+    run_or_model: "Run | Network",
     graph: Graph,
     nodes: IntArray,
     samples: int | Sequence[int],
@@ -456,12 +464,12 @@ def _sampled_forward(
 ) -> Tensor:
     """Logits with every convolution sampled as in training, also the first one."""
     model = model_of(run_or_model)
-    config = TrainConfig() if isinstance(run_or_model, GCN) else run_or_model.config
+    config = TrainConfig() if isinstance(run_or_model, Network) else run_or_model.config
     sizes = checks.integers(np.atleast_1d(samples), "samples").tolist()
-    sizes *= len(model.layers) if np.ndim(samples) == 0 else 1
-    if len(sizes) != len(model.layers):
+    sizes *= model.depth if np.ndim(samples) == 0 else 1
+    if len(sizes) != model.depth:
         raise InputError(
-            f"samples must be one number or {len(model.layers)}, one per layer, got {len(sizes)}"
+            f"samples must be one number or {model.depth}, one per layer, got {len(sizes)}"
         )
     adjacency = normalize(graph, cast(Normalization, model.normalization))
     sampler = layer_sampler(config, adjacency, sizes, own_rows=model.needs_own_rows)
@@ -489,19 +497,19 @@ def _node_set(graph: "Graph | Shard", nodes: Any) -> IntArray:
     return ids
 
 
-def check_features(run_or_model: "Run | GCN", graph: Graph) -> None:
+def check_features(run_or_model: "Run | Network", graph: Graph) -> None:
     """Check that the graph's features are those the network was trained on, in the same order.
 
     If columns had changed places, the probabilities would be wrong without any sign of it.
     """
-    names = None if isinstance(run_or_model, GCN) else run_or_model.feature_names
+    names = None if isinstance(run_or_model, Network) else run_or_model.feature_names
     checks.same_names("feature", names, graph.feature_names, graph.name)
     _check_encoders(run_or_model, graph)
 
 
-def _check_encoders(run_or_model: "Run | GCN", graph: Graph) -> None:
+def _check_encoders(run_or_model: "Run | Network", graph: Graph) -> None:
     """Check that the graph's tables were encoded as those that the network was trained on."""
-    imported = None if isinstance(run_or_model, GCN) else run_or_model.imported
+    imported = None if isinstance(run_or_model, Network) else run_or_model.imported
     if not same_encoders(imported, graph.imported):
         raise InputError(
             f"the columns of {graph.name} were encoded otherwise than those that the run was "

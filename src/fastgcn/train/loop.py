@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch import nn
 
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
 from fastgcn.backends.base import score
@@ -22,12 +23,12 @@ from fastgcn.kernels.compiling import clock
 from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.model import GCN, all_finite
 from fastgcn.progress import note, shown, visible
-from fastgcn.train.callbacks import ShowEpochs
+from fastgcn.train.callbacks import ShowEpochs, told
 from fastgcn.train.decision import decide, usual_scores, warnings
 from fastgcn.train.divergence import NotFiniteError, what_to_change
-from fastgcn.train.presets import resolve
+from fastgcn.train.presets import resolve, resolve_own
 from fastgcn.train.race import Choice, check_room, choose
-from fastgcn.train.run import Run, RunFolder, describe
+from fastgcn.train.run import Run, RunFolder, describe, module_name
 from fastgcn.train.training import Training, best_epoch, should_stop
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def fit(
     *,
     run_dir: str | os.PathLike[str] | None = None,
     sampler: MakeSampler | None = None,
-    model: GCN | None = None,
+    model: nn.Module | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
     progress: bool | None = None,
@@ -66,10 +67,14 @@ def fit(
     `sampler` makes your own sampler from Â of the training graph; test it with `check_sampler`
     first. It runs on the CPU, and the network of `config` trains with its blocks.
 
-    `model` is a network to start from, such as that of an earlier run; a copy of it is trained.
+    `model` is a network to start from, such as that of an earlier run, or any `nn.Module` of your
+    own whose `forward(blocks, x)` gives logits; a copy of it is trained. It is given a `Block` for
+    each layer (`samples=(400, 400)`, or its attribute `n_layers`; two if neither says it), and the
+    rows of `blocks[0].src`. `run.model.module` is your module with the best weights.
 
     `callbacks` are called with the record of each epoch. If one returns True, training ends
-    after that epoch, and the run is finished as if early stopping had ended it.
+    after that epoch, and the run is finished as if early stopping had ended it. A `Callback` is
+    also told of the start and the end: `EarlyStop`, `KeepWeights` and loggers are such.
 
     With `progress=True`, standard error (in a notebook, the cell) shows the epochs and what was
     chosen for you: a bar on a terminal, lines elsewhere. With False, nothing is shown. By default,
@@ -88,7 +93,14 @@ def fit(
     with shown(progress):
         if not isinstance(graph, Graph):
             graph = load(graph)
-        if shard is None and sampler is None and model is None:
+        if model is not None and not isinstance(model, nn.Module):
+            raise InputError(
+                f"model must be a torch.nn.Module, got {type(model).__name__}; its "
+                "forward(blocks, x) gives logits"
+            )
+        if model is not None and not isinstance(model, GCN):
+            choice = Choice(resolve_own(graph, config, settings, model))
+        elif shard is None and sampler is None and model is None:
             choice = choose(graph, config, settings)
         else:
             sampled = True if model is None else None
@@ -108,7 +120,7 @@ def fit_choice(
     *,
     run_dir: str | os.PathLike[str] | None = None,
     sampler: MakeSampler | None = None,
-    model: GCN | None = None,
+    model: nn.Module | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
 ) -> Run:
@@ -130,6 +142,7 @@ def fit_choice(
             "data": None if graph.source is None else dict(graph.source),
             "fingerprint": fingerprint(graph),
             "sampler": None if sampler is None else name_of(sampler),
+            **module_name(model),
             "imported": graph.imported,
             "choice": choice.to_dict(),
             **({"task": graph.task} if graph.regression else {}),
@@ -152,6 +165,7 @@ def resume(
     graph: Graph,
     *,
     sampler: MakeSampler | None = None,
+    model: nn.Module | None = None,
     callbacks: Sequence[Callback] = (),
     shard: "Shard | None" = None,
     epochs: int | None = None,
@@ -161,8 +175,8 @@ def resume(
     `epochs` extends a finished run to so many epochs, unless early stopping has ended it.
 
     Any number of processes can continue it together, each with its `shard`. If another process
-    is training the run, a `BusyError` names it. If the run used a sampler of your own, pass it
-    again.
+    is training the run, a `BusyError` names it. If the run used a sampler or a network of your
+    own, pass it again; its weights are those of the run.
     """
     path = Path(run_dir)
     if shard is None:
@@ -173,7 +187,7 @@ def resume(
     if epochs is not None:
         _extend(folder, epochs, shard)
     if folder.finished:
-        return folder.load()
+        return folder.load(model)
     if fingerprint(graph) != folder.about["fingerprint"]:
         raise InputError(
             f"{run_dir} was trained on other data: {graph.name} does not have its fingerprint; "
@@ -187,7 +201,8 @@ def resume(
             else f"{run_dir} was trained with the sampler {own}; give it again, "
             "fastgcn.resume(run_dir, graph, sampler=...) in Python"
         )
-    backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler)
+    folder.check_module(model)
+    backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler, model=model)
     kept = backend.on_first("the run's folder", folder.claim)
     chosen = Choice.from_dict(folder.config, folder.about.get("choice"))
     try:
@@ -207,11 +222,11 @@ def _extend(folder: RunFolder, epochs: int, shard: "Shard | None") -> None:
             f"{folder.path} is not finished; continue it first, without other epochs: "
             f"fastgcn train --resume {folder.path}"
         )
-    run = folder.load()
-    best = best_epoch(run.history, run.metrics.get("metric", "micro_f1"))
-    if should_stop(run.history, run.config, best):
+    history, metric = folder.scores()
+    best = best_epoch(history, metric)
+    if should_stop(history, folder.config, best):
         raise InputError(
-            f"early stopping has ended {folder.path} after {len(run.history)} epochs, and would "
+            f"early stopping has ended {folder.path} after {len(history)} epochs, and would "
             f"end it again; start from its weights: fastgcn train DATA --from {folder.path}"
         )
     folder.claim()
@@ -240,23 +255,25 @@ def _train(
             "validate_every": backend.validate_every,
             **describe(backend.model, graph.class_names, graph.feature_names),
         }
-    if choice.training is not None:
-        if folder is not None:
-            folder.write_history(training.history)
-        stopped = _tell(training, folder, callbacks)
-    saved = time.monotonic()
-    while training.has_more_epochs and not stopped:
-        try:
-            record = training.epoch()
-        except NotFiniteError as wrong:
-            _diverged(graph, training, folder, choice, str(wrong))
-        if folder is not None:
-            folder.append_history(record)
-            if time.monotonic() - saved >= _CHECKPOINT_EVERY:
-                folder.save_checkpoint(training.checkpoint())
-                saved = time.monotonic()
-        stopped = _stops(training, folder, callbacks, record)
-    return _finish(graph, training, folder, choice)
+    earlier = [] if choice.training is not None else list(training.history)
+    with told(callbacks, training, earlier) as finished:
+        if choice.training is not None:
+            if folder is not None:
+                folder.write_history(training.history)
+            stopped = _tell(training, folder, callbacks)
+        saved = time.monotonic()
+        while training.has_more_epochs and not stopped:
+            try:
+                record = training.epoch()
+            except NotFiniteError as wrong:
+                _diverged(graph, training, folder, choice, str(wrong))
+            if folder is not None:
+                folder.append_history(record)
+                if time.monotonic() - saved >= _CHECKPOINT_EVERY:
+                    folder.save_checkpoint(training.checkpoint())
+                    saved = time.monotonic()
+            stopped = _stops(training, folder, callbacks, record)
+        return finished(_finish(graph, training, folder, choice))
 
 
 def _tell(training: Training, folder: RunFolder | None, callbacks: Sequence[Callback]) -> bool:

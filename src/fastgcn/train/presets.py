@@ -6,7 +6,9 @@ Each preset is a complete `TrainConfig`. `entrants` completes the settings that 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from fastgcn.config import VARIANTS, Preset, TrainConfig
+from torch import nn
+
+from fastgcn.config import AGGREGATOR_NORMALIZATIONS, VARIANTS, Preset, TrainConfig
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.train.automatic import SAMPLING_SETTINGS, Candidate, candidates
@@ -150,7 +152,7 @@ def entrants(
     preset: Preset = given.preset
     if "preset" not in given.given and given.method != "fastgcn":
         preset = "paper"
-    own = {k: v for k, v in given.to_dict().items() if k != "preset"}
+    own = _implied(given) | {k: v for k, v in given.to_dict().items() if k != "preset"}
     if given.method in VARIANTS:
         del own["method"]
     if preset == "paper":
@@ -175,6 +177,66 @@ def entrants(
     if refused is not None and not found:
         raise refused
     return found[:1] if preset == "fast" else found
+
+
+def _implied(given: TrainConfig) -> dict[str, Any]:
+    """What an aggregator needs of settings that are not given."""
+    if "aggregator" not in given.given or given.aggregator == "convolution":
+        return {}
+    kinds = AGGREGATOR_NORMALIZATIONS[given.aggregator]
+    implied: dict[str, Any] = {"normalization": kinds[0]}
+    if given.aggregator != "attention":  # attention sees the node among its neighbours
+        implied |= {"skip": True, "input_skip": True}
+    if not given.is_linear:
+        implied |= {"precompute": False, "pair": False, "jumping": "none"}
+    return implied
+
+
+# Settings of fastgcn's own network, which another module decides by itself.
+_NOT_YOURS = (
+    "hidden", "bias", "dropout", "skip", "input_skip", "norm", "jumping", "pair", "aggregator",
+    "heads", "precompute", "history",
+)  # fmt: skip
+
+
+def resolve_own(
+    graph: Graph, config: TrainConfig | None, settings: Mapping[str, Any], module: nn.Module
+) -> TrainConfig:
+    """The complete settings of a run that trains a user's module.
+
+    It has as many layers as `samples` has numbers, or as its attribute `n_layers` says, or two.
+    """
+    given = (config or TrainConfig()).replace(**settings)
+    for name in _NOT_YOURS:
+        if name in given.given and not given.is_complete:
+            raise InputError(
+                f"{name} is a setting of fastgcn's own network; leave it out with a module of your "
+                "own, which decides that itself"
+            )
+    if given.is_complete:
+        return given
+    layers = getattr(module, "n_layers", 2)
+    if isinstance(given.samples, tuple):
+        layers = len(given.samples)
+    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
+        raise InputError(f"n_layers of your module must be a whole number from 1 on, got {layers}")
+    fixed: dict[str, Any] = {
+        "hidden": (_ASSUMED_WIDTH,) * (layers - 1),
+        "precompute": False,
+        "pair": False,
+        "norm": "none",
+        "dropout": 0.0,
+        "skip": True,  # blocks then hold a node's own row
+        "input_skip": True,
+        "weight_decay_on": "all",
+    }
+    if "normalization" not in given.given:
+        fixed["normalization"] = "symmetric"
+    return resolve(graph, config, {**settings, **fixed})
+
+
+# Of a module's hidden layers; only estimates of work depend on it.
+_ASSUMED_WIDTH = 128
 
 
 def resolve(

@@ -1,5 +1,6 @@
 """A run and its folder: config, metrics, weights, resume state; files are replaced atomically."""
 
+import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -9,8 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from fastgcn.aggregators import AggregatorNetwork
 from fastgcn.backends.base import Checkpoint, with_prefix
 from fastgcn.config import TrainConfig
 from fastgcn.data.manifest import checksum
@@ -18,7 +20,8 @@ from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, open_regular, parse_json, with_nan
 from fastgcn.locks import Lock
 from fastgcn.metrics import Decision
-from fastgcn.model import GCN, all_finite, build_model
+from fastgcn.model import all_finite, build_model, own_network
+from fastgcn.network import Network, OwnNetwork
 from fastgcn.progress import note
 from fastgcn.schema import read_any, read_checked, validate
 from fastgcn.train.run_files import (
@@ -72,7 +75,7 @@ class Run:
         path: the run's folder, None if it has none.
     """
 
-    model: GCN
+    model: Network
     config: TrainConfig
     history: list[dict[str, Any]]
     metrics: dict[str, Any]
@@ -84,10 +87,14 @@ class Run:
     path: Path | None = None
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> "Run":
+    def load(path: str | os.PathLike[str], *, model: nn.Module | None = None) -> "Run":
         """A run from its folder; of one that diverged, was interrupted or is still in training,
-        the best epoch so far."""
-        return RunFolder.open(Path(path)).load()
+        the best epoch so far.
+
+        If the run trained a network of your own, pass a module of the same shapes as `model`: a
+        copy of it gets the weights.
+        """
+        return RunFolder.open(Path(path)).load(model)
 
     def save(self, folder: str | os.PathLike[str]) -> "Run":
         """Write the run to a new folder, from which `Run.load` and every command read it.
@@ -99,6 +106,7 @@ class Run:
             "data": None if self.source is None else dict(self.source),
             "fingerprint": self.fingerprint,
             "imported": self.imported,
+            **module_name(self.model),
             **({"task": self.model.task} if self.model.task == "regression" else {}),
         }
         target = RunFolder.create(Path(folder), about)
@@ -337,7 +345,8 @@ class RunFolder:
         tensors, metadata = read_safetensors(path, ("progress",))
         if "network" in metadata:
             self.network = parsed(metadata["network"], "network", NETWORK, path)
-            check_network(self.network, path.stat().st_size, path)
+            own = "model" in self.about
+            check_network(self.network, path.stat().st_size, path, own=own)
         return Checkpoint(tensors, parsed(metadata["progress"], "progress", PROGRESS, path))
 
     def finish(self, run: Run) -> None:
@@ -372,17 +381,34 @@ class RunFolder:
             verified &= all(name in sums for name in _SUMMED)
         return verified
 
-    def load(self) -> Run:
+    def scores(self) -> tuple[list[dict[str, Any]], str]:
+        """The history of a finished run, and the metric that chose its best epoch."""
+        result = self._read_result()
+        return self.read_history(result["epochs"]), result.get("metric", "micro_f1")
+
+    def check_module(self, module: nn.Module | None) -> None:
+        """Refuse a run of a user's network without that network, and the other way round."""
+        own = self.about.get("model")
+        if own is not None and module is None:
+            raise InputError(
+                f"{self.path} has a network of your own, {own}, which its folder does not hold; "
+                f"load it in Python with fastgcn.Run.load({str(self.path)!r}, model={own}(...))"
+            )
+        if own is None and module is not None:
+            raise InputError(f"{self.path} has a network of fastgcn's own; load it without `model`")
+
+    def load(self, module: nn.Module | None = None) -> Run:
+        self.check_module(module)
         if not self.has_model:
-            return self._best_so_far()
+            return self._best_so_far(module)
         path = self.path / "model.safetensors"
         tensors, metadata = read_safetensors(
             path, ("config", "class_names", "sizes", "multilabel", "fingerprint")
         )
-        about = model_metadata(metadata, path.stat().st_size, path)
+        about = model_metadata(metadata, path.stat().st_size, path, own="model" in self.about)
         config = _settings(about["config"], path)
         result = self._read_result()
-        run = self._run(config, tensors, about, result, path)
+        run = self._run(config, tensors, about, result, path, module)
         check_result(result, about["sizes"][-1], self.path / "result.json")
         if "stopped" in result:
             note(
@@ -398,10 +424,13 @@ class RunFolder:
         about: Mapping[str, Any],
         result: dict[str, Any],
         path: Path,
+        module: nn.Module | None = None,
     ) -> Run:
         """A run with weights from the file `path`, whose network is described by `about`."""
+        model = self._network(config, about, module)
+        if module is not None:
+            _check_shapes(model, tensors, path)
         try:
-            model = build_model(config, about["sizes"], network_task(about))
             model.load_state_dict(tensors)
             model.decision = Decision(**about["decision"])
         except (TypeError, ValueError, RuntimeError) as error:
@@ -424,7 +453,16 @@ class RunFolder:
             path=self.path,
         )
 
-    def _best_so_far(self) -> Run:
+    def _network(
+        self, config: TrainConfig, about: Mapping[str, Any], module: nn.Module | None
+    ) -> Network:
+        sizes, task = about["sizes"], network_task(about)
+        if module is None:
+            return build_model(config, sizes, task)
+        inner = module.module if isinstance(module, OwnNetwork) else module
+        return own_network(copy.deepcopy(inner), config, sizes, task)
+
+    def _best_so_far(self, module: nn.Module | None) -> Run:
         """The best epoch of a run that is still in training, or was interrupted."""
         checkpoint, network = self.load_checkpoint(), self.network
         how = f"continue it with: fastgcn train --resume {self.path}"
@@ -448,7 +486,7 @@ class RunFolder:
             "batches": progress["batches"],
         }
         tensors = with_prefix(checkpoint.tensors, "best.")
-        run = self._run(self.config, tensors, network, result, path)
+        run = self._run(self.config, tensors, network, result, path, module)
         chosen = "the best" if f"val_{metric}" in best else "the last"
         note(
             f"{self.path} is not finished; epoch {best['epoch']}, {chosen} of the {epochs} so far, "
@@ -462,8 +500,30 @@ class RunFolder:
         return {name: with_nan(value) for name, value in result.items() if name != "files"}
 
 
+def module_name(model: nn.Module | None) -> dict[str, str]:
+    """What a run's folder says about a network of the user's own, and of nobody else's."""
+    module = model.module if isinstance(model, OwnNetwork) else model
+    if module is None or isinstance(module, Network | AggregatorNetwork):
+        return {}
+    return {"model": type(module).__qualname__}
+
+
+def _check_shapes(model: Network, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights that are not those of a user's module."""
+    have, need = (
+        {name.removeprefix("module."): tuple(value.shape) for name, value in each.items()}
+        for each in (tensors, model.state_dict())
+    )
+    if have != need:
+        differ = sorted(n for n in have | need if have.get(n) != need.get(n))
+        raise InputError(
+            f"the module given does not fit {path}: of {differ[0]!r}, the file has "
+            f"{have.get(differ[0], 'nothing')} and the module {need.get(differ[0], 'nothing')}"
+        )
+
+
 def describe(
-    model: GCN, class_names: Sequence[str] | None, feature_names: Sequence[str] | None
+    model: Network, class_names: Sequence[str] | None, feature_names: Sequence[str] | None
 ) -> dict[str, Any]:
     """What a file of weights does not tell about the network, as plain data."""
     return {

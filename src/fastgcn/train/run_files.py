@@ -84,7 +84,12 @@ ABOUT = record(
         "data": optional(record({"data": text()})),
         "fingerprint": digest,
     },
-    {"sampler": optional(text()), "imported": optional(IMPORTED), "task": one_of(TASKS)},
+    {
+        "sampler": optional(text()),
+        "model": text(),
+        "imported": optional(IMPORTED),
+        "task": one_of(TASKS),
+    },
 )
 
 # A line of `metrics.jsonl`.
@@ -185,19 +190,24 @@ def check_epoch(value: Any, number_of_epoch: int, path: Path) -> None:
         raise FormatError(f"{path} is damaged: line {number_of_epoch} lacks a score")
 
 
-def model_metadata(metadata: Mapping[str, str], n_bytes: int, path: Path) -> dict[str, Any]:
+def model_metadata(
+    metadata: Mapping[str, str], n_bytes: int, path: Path, *, own: bool = False
+) -> dict[str, Any]:
     """The parsed metadata of a model whose file has `n_bytes`."""
     # Earlier versions do not have these.
     values: dict[str, Any] = {"feature_names": None, "decision": {}}
     for key, check in MODEL.items():
         if key in metadata:
             values[key] = parsed(metadata[key], key, check, path)
-    check_network(values, n_bytes, path)
+    check_network(values, n_bytes, path, own=own)
     return values
 
 
-def check_network(values: Mapping[str, Any], n_bytes: int, path: Path) -> None:
-    """Check that names and sizes belong together, and that weights of `n_bytes` may have these."""
+def check_network(
+    values: Mapping[str, Any], n_bytes: int, path: Path, *, own: bool = False
+) -> None:
+    """Check that names and sizes belong together, and that weights of `n_bytes` may have these;
+    of a user's `own` module, only the first and the last size are known."""
     if network_task(values) == "regression" and values["sizes"][-1] != 1:
         raise FormatError(f"{path} is damaged: a regression has one output")
     sizes = values["sizes"]
@@ -208,7 +218,7 @@ def check_network(values: Mapping[str, Any], n_bytes: int, path: Path) -> None:
                 f"{path} is damaged: it has {len(values[key])} {key} for a network of {width}"
             )
     # A network is built before its weights are read: it must not be larger than these.
-    if any(4 * n_in * n_out > n_bytes for n_in, n_out in pairwise(sizes)):
+    if not own and any(4 * n_in * n_out > n_bytes for n_in, n_out in pairwise(sizes)):
         raise FormatError(f"{path} is damaged: it has no weights of the sizes {sizes[:8]}")
 
 

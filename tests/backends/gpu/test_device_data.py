@@ -15,6 +15,7 @@ from fastgcn.backends.gpu.data import features_fit, prepare_on_device
 from fastgcn.backends.gpu.forward import row_norms
 from fastgcn.errors import InputError
 from fastgcn.kernels.gpu.products import empty_rows
+from fastgcn.model import as_gcn
 from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.backends.gpu.small import DEVICE
 from tests.communities import communities
@@ -104,7 +105,7 @@ def test_row_norms_do_not_depend_on_where_the_features_are(
     config = SETTINGS.replace(distribution="optimal", hidden=(8, 5), **changes)
     for features in ("device", "host"):
         there = place(training(graph, config.replace(features=features)))
-        found.append(row_norms(there.model, config, there.on_device, there.training.data))
+        found.append(row_norms(as_gcn(there.model), config, there.on_device, there.training.data))
     assert [len(each) for each in found[0]] == [36] * config.sampled_layers
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
     want = [torch.from_numpy(each.norms()) for each in ready(graph, config).layer_rows()]

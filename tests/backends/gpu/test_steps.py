@@ -12,6 +12,7 @@ from fastgcn.backends.gpu.backend import GpuBackend
 from fastgcn.backends.gpu.recording import DeviceParameters, try_out
 from fastgcn.backends.gpu.steps import AutogradSteps, FusedSteps, can_fuse
 from fastgcn.kernels.gpu.step import OutOfResources
+from fastgcn.model import as_gcn
 from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.communities import communities
 
@@ -38,15 +39,21 @@ def test_fused_steps_are_those_of_autograd(changes: dict[str, Any]) -> None:
     kinds = []
     for kind in (FusedSteps, AutogradSteps):
         there = place(training(graph, SETTINGS.replace(**changes)))
-        parameters = DeviceParameters(there.model, there.learner.optimizer)
+        parameters = DeviceParameters(as_gcn(there.model), there.learner.optimizer)
         data, batches = there.training.data, there.training.batches
         batches.shuffle(0)
         if kind is FusedSteps:
-            assert can_fuse(there.model, there.training.loss, batches)
-            FusedSteps(there.model, parameters, data, batches, seed=7, tf32=False).run()
+            assert can_fuse(as_gcn(there.model), there.training.loss, batches)
+            FusedSteps(as_gcn(there.model), parameters, data, batches, seed=7, tf32=False).run()
         else:
             AutogradSteps(
-                there.model, there.training.loss, parameters, data, batches, seed=7, tf32=False
+                as_gcn(there.model),
+                there.training.loss,
+                parameters,
+                data,
+                batches,
+                seed=7,
+                tf32=False,
             ).run()
         kinds.append((there.model.state_dict(), batches.losses.clone(), parameters.steps))
     (fused, losses, steps), (plain, others, count) = kinds
@@ -59,9 +66,9 @@ def test_fused_steps_are_those_of_autograd(changes: dict[str, Any]) -> None:
 def test_parameters_that_share_memory_keep_their_numbers() -> None:
     there = place(training(communities(), SETTINGS.replace(bias=True, **OWN)))
     before = {name: value.clone() for name, value in there.model.state_dict().items()}
-    parameters = DeviceParameters(there.model, there.learner.optimizer)
+    parameters = DeviceParameters(as_gcn(there.model), there.learner.optimizer)
     assert all(torch.equal(there.model.state_dict()[name], before[name]) for name in before)
-    both = parameters.known(*[getattr(there.model.convolutions[0], w) for w in WEIGHTS])
+    both = parameters.known(*[getattr(as_gcn(there.model).convolutions[0], w) for w in WEIGHTS])
     assert both is not None
     assert torch.equal(both.weight, torch.cat([before[f"layers.0.{w}"] for w in WEIGHTS]))
     parameters.weight.zero_()

@@ -18,11 +18,13 @@ from fastgcn.backends.gpu.matrix import DeviceMatrix
 from fastgcn.backends.gpu.steps import AutogradSteps
 from fastgcn.errors import InputError
 from fastgcn.machine import choose_device, memory_of_device
+from fastgcn.model import as_gcn
 from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.run import RunFolder
 from tests.backends.gpu.on_device import SETTINGS, place, training
 from tests.backends.gpu.small import DEVICE
 from tests.communities import communities
+from tests.thorough import some
 
 NETWORKS: list[dict[str, Any]] = [
     {},
@@ -42,7 +44,7 @@ NETWORKS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", NETWORKS, ids=[str(number) for number in range(len(NETWORKS))])
+@pytest.mark.parametrize("changes", some(NETWORKS, every=2), ids=str)
 def test_every_network_trains_and_is_judged_as_on_the_cpu(changes: dict[str, Any]) -> None:
     graph = communities()
     config = SETTINGS.replace(**changes)
@@ -171,7 +173,7 @@ def test_rows_of_a_whole_graph(layers: int) -> None:
     run = fit(graph, SETTINGS.replace(skip=True, bias=True))
     nodes = np.array([5, 3, 3, 40])
     model = run.model.to(DEVICE)
-    found = apply_to_graph(model, graph, nodes, layers).cpu().numpy()
+    found = apply_to_graph(as_gcn(model), graph, nodes, layers).cpu().numpy()
     if layers == 2:
         found = model.probabilities(torch.from_numpy(found)).numpy()
         want = predict(model.cpu(), graph, nodes)
@@ -184,9 +186,9 @@ def test_rows_of_all_nodes_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> No
     graph = communities()
     model = fit(graph, SETTINGS).model.to(DEVICE)
     every = np.arange(graph.n_nodes)
-    want = apply_to_graph(model, graph, every[::-1].copy(), 2).flip(0)
+    want = apply_to_graph(as_gcn(model), graph, every[::-1].copy(), 2).flip(0)
     monkeypatch.setattr(DeviceMatrix, "some_rows", lambda *_: pytest.fail("they are"))
-    torch.testing.assert_close(apply_to_graph(model, graph, every, 2), want)
+    torch.testing.assert_close(apply_to_graph(as_gcn(model), graph, every, 2), want)
 
 
 def test_kernels_need_triton_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

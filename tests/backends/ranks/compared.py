@@ -17,6 +17,7 @@ from fastgcn.backends.ranks.sampler import ShardBlock
 from fastgcn.backends.ranks.shard import Shard
 from fastgcn.backends.steps import flat_gradient
 from fastgcn.infer.predict import predict
+from fastgcn.model import as_gcn
 from fastgcn.sampling import Block
 from fastgcn.train.training import Training
 from tests.communities import communities, quick
@@ -115,11 +116,11 @@ def _first_step(group: ProcessGroup, alone: CpuBackend, together: CpuBackend) ->
 
 def _formula(group: ProcessGroup, trainer: CpuBackend, blocks: list[Block]) -> int:
     """What such a step must have sent."""
-    sizes, bare = trainer.model.sizes, len(trainer.model.layers) - len(blocks)
+    sizes, bare = trainer.model.sizes, len(as_gcn(trainer.model).layers) - len(blocks)
     layers = []
     for number, (block, t) in enumerate(zip(blocks, trainer.config.layer_samples, strict=True)):
         assert isinstance(block, ShardBlock)
-        layer = trainer.model.convolutions[bare + number]
+        layer = as_gcn(trainer.model).convolutions[bare + number]
         width = sizes[bare + number + (not layer.mix_first(block))]
         trained = bare + number > 0 or not layer.mix_first(block)
         above = block.whole[0] if trainer.config.distribution == "ladies" else 0

@@ -24,6 +24,7 @@ def why_not(config: TrainConfig) -> str | None:
     known: list[tuple[str, object, tuple[object, ...]]] = [
         ("method", config.method, ("fastgcn", "gcn")),
         ("norm", config.norm, ("none", "layer")),
+        ("aggregator", config.aggregator, ("convolution", "mean", "sum")),
     ]
     if config.method == "fastgcn":
         known += [

@@ -14,7 +14,7 @@ from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.gpu.steps import DeviceTraining, FullSteps
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
-from fastgcn.model import GCN, start_from
+from fastgcn.model import GCN, as_gcn, start_from
 
 
 class GpuBackend(LearnerBackend):
@@ -58,7 +58,8 @@ class GpuBackend(LearnerBackend):
             # Kernels are launched, and graphs recorded, on torch's current device.
             torch.cuda.set_device(self._device)
         self.on_device, data = prepare_on_device(graph, config, self._device, self.shared)
-        model = start_from(self._given_model, config, graph).to(self._device)
+        model = as_gcn(start_from(self._given_model, config, graph), "a GPU's own step")
+        model = model.to(self._device)
         model.set_feature_statistics(self.on_device.host_features.statistics)
         model.set_target(data.target)
         self.learner = Learner(model, config, self._device)
@@ -84,7 +85,9 @@ class GpuBackend(LearnerBackend):
         batches = self.training.batches
         batches.shuffle(epoch)
         if self.config.distribution == "optimal":
-            norms = row_norms(self.model, self.config, self.on_device, data)
+            norms = row_norms(
+                as_gcn(self.model, "distribution = 'optimal'"), self.config, self.on_device, data
+            )
             batches.sampler.set_row_norms(norms)
         drawn = time.perf_counter()
         steps.run()

@@ -26,7 +26,8 @@ from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import has_label
 from fastgcn.kernels.gpu.products import empty_rows, row_stride
 from fastgcn.metrics import USUAL, Metrics, read_tally, tally_on_device
-from fastgcn.model import GCN
+from fastgcn.model import GCN, as_gcn
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block
 
 # Bytes of input rows computed together, if they are not on the device already.
@@ -170,13 +171,13 @@ class DeviceEvaluator:
     def __init__(self, data: EvaluationData, *, record: bool, tf32: bool = False) -> None:
         self.data, self._tf32 = data, tf32
         self._record = record and not isinstance(data.inputs, NodeFeatures)
-        self._recorded: tuple[GCN, Recording] | None = None
+        self._recorded: tuple[Network, Recording] | None = None
         self._found = torch.empty(0)
 
     def __len__(self) -> int:
         return len(self.data.labels)
 
-    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
+    def __call__(self, model: Network, also: Sequence[str] = ()) -> Metrics:
         decision = model.decision
         plain = decision.temperature == 1.0 and decision.threshold == 0.5
         plain = plain and model.task != "regression"  # classes are counted in the recording
@@ -188,13 +189,13 @@ class DeviceEvaluator:
         self._recorded[1].play()
         return read_tally(self._found, len(self)).metrics()
 
-    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]:
+    def outputs(self, model: Network) -> tuple[FloatArray, AnyArray]:
         return self._logits(model).cpu().numpy(), self.data.labels.cpu().numpy()
 
-    def _logits(self, model: GCN) -> Tensor:
-        return exact_forward(model, self.data.blocks, self.data.inputs)
+    def _logits(self, model: Network) -> Tensor:
+        return exact_forward(as_gcn(model, "a GPU's own pass"), self.data.blocks, self.data.inputs)
 
-    def _work(self, model: GCN) -> None:
+    def _work(self, model: Network) -> None:
         self._found = tally_on_device(model.probabilities(self._logits(model)), self.data.labels)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fastgcn.features.sparse import SparseRows
-from fastgcn.graph.adjacency import Normalization
+from fastgcn.graph.adjacency import Normalization, has_loops
 from fastgcn.kernels.gpu.blocks import BlockBuffers
 from fastgcn.kernels.gpu.products import (
     Segments,
@@ -56,7 +56,7 @@ class DeviceEdges:
         if weights is None:
             weights = torch.ones(len(indices), device=indices.device)
         row = self.rows
-        if kind != "neighbors":
+        if has_loops(kind):
             n = self.n
             ids = torch.arange(n, dtype=torch.int32, device=row.device)
             place = torch.arange(len(indices), device=row.device) + row + 1
@@ -72,6 +72,8 @@ class DeviceEdges:
         sums = torch.zeros(self.n, dtype=torch.float64, device=row.device)
         sums.index_add_(0, row, weights.double())
         factors = torch.where(sums > 0, sums.rsqrt() if kind == "symmetric" else 1 / sums, 0.0)
+        if kind == "sum":
+            factors.fill_(1.0)
         scaled = factors[row] * weights
         if kind == "symmetric":
             scaled *= factors[indices]

@@ -47,7 +47,7 @@ from fastgcn.features.store import (
     statistics_of,
 )
 from fastgcn.graph.adjacency import Adjacency
-from fastgcn.model import GCN
+from fastgcn.network import Network
 from fastgcn.sampling.block import Block, Sampler
 from fastgcn.sampling.draws import POINTS
 
@@ -157,7 +157,9 @@ class AllReduceStep(AutogradStep):
     of their sums, the sums and the weights in one message, and divide.
     """
 
-    def __init__(self, model: GCN, loss: nn.Module, optimizer: Adam, comm: Communicator) -> None:
+    def __init__(
+        self, model: Network, loss: nn.Module, optimizer: Adam, comm: Communicator
+    ) -> None:
         super().__init__(model, summed(loss), optimizer)
         self.comm = comm
 

@@ -19,7 +19,8 @@ from fastgcn.graph.csr import index_dtype
 from fastgcn.graph.edges import Rows
 from fastgcn.graph.labels import has_label
 from fastgcn.metrics import Metrics, Sums
-from fastgcn.model import GCN
+from fastgcn.model import GCN, as_gcn
+from fastgcn.network import Network
 
 
 class ForwardPlan(NamedTuple):
@@ -126,7 +127,7 @@ class ShardEvaluator:
         """Labelled nodes of all ranks."""
         return self._count
 
-    def __call__(self, model: GCN, also: Sequence[str] = ()) -> Metrics:
+    def __call__(self, model: Network, also: Sequence[str] = ()) -> Metrics:
         """Scores of the network with its current weights, the same on all ranks."""
 
         def reduce(own: Sums) -> Sums:
@@ -135,12 +136,13 @@ class ShardEvaluator:
         logits = self._logits(model)
         return score(model, logits, self.labels, also, reduce=reduce, gather=self._gather)
 
-    def outputs(self, model: GCN) -> tuple[FloatArray, AnyArray]:
+    def outputs(self, model: Network) -> tuple[FloatArray, AnyArray]:
         return self._gather(self._logits(model).cpu().numpy(), self.labels)
 
-    def _logits(self, model: GCN) -> Tensor:
+    def _logits(self, model: Network) -> Tensor:
         features = feature_rows(model, self.shard.features, self._nodes)
-        forward = ShardForward(model, self._plan, features, self._comm)
+        gcn = as_gcn(model, "training in several processes")
+        forward = ShardForward(gcn, self._plan, features, self._comm)
         return forward(self._asked, self._plan.needed)
 
     def _gather(self, rows: FloatArray, labels: AnyArray) -> tuple[FloatArray, AnyArray]:

@@ -14,7 +14,7 @@ from fastgcn.backends.ranks.collectives import Communicator
 from fastgcn.backends.ranks.process_group import ProcessGroup
 from fastgcn.data.shards import StoredShard, cut
 from fastgcn.errors import InputError
-from fastgcn.graph.adjacency import scaling_factors
+from fastgcn.graph.adjacency import has_loops, scaling_factors
 from fastgcn.graph.checks import Split, plain
 from fastgcn.graph.csr import CSR, check_rows, index_dtype
 from fastgcn.graph.edges import (
@@ -224,7 +224,7 @@ def normalize_shard(shard: Shard, nodes: IntArray | None, normalization: str) ->
     position = None
     if nodes is not None:
         bounds, position = _number_nodes(shard, nodes)
-    loops = normalization != "neighbors"
+    loops = has_loops(normalization)
     rows, sums = _with_loops(shard, nodes, position, bounds, loops=loops)
     factors, of_columns = scaling_factors(sums, normalization), None
     if normalization == "symmetric":
