@@ -4,6 +4,7 @@ import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import fastgcn
 from fastgcn.serve.app import ARROW
-from tests.serve.conftest import Bank
+from tests.serve.conftest import FAST, Bank
 from tests.serve.server import Client, serving
 
 IDS = ["C0000003", "C0000100", "C0000003"]
@@ -194,3 +195,16 @@ def test_a_log_line_is_json_without_ids_or_features(
     assert about[0]["route"] == "/nodes/{id}"
     assert "C0000003" not in "".join(lines)
     assert "secret" not in "".join(lines)
+
+
+def test_a_network_that_is_not_made_of_convolutions(bank: Bank, tmp_path: Path) -> None:
+    run = fastgcn.fit(bank.graph, run_dir=tmp_path / "max", aggregator="max", **FAST)
+    with serving(tmp_path / "max", on_demand=True) as client:
+        found = client.post("/predict", {"ids": IDS}).json()
+        changed = client.post("/what-if", {"id": IDS[0], "features": {"age": 80}}).json()
+        reasons = client.get(f"/nodes/{IDS[0]}")
+    expected = fastgcn.predict(run, bank.graph, ids=IDS)
+    np.testing.assert_allclose(probabilities(found["rows"]), expected, atol=1e-6)
+    np.testing.assert_allclose(probabilities([changed["before"]]), expected[:1], atol=1e-6)
+    assert reasons.status_code == 422
+    assert reasons.json()["error"].startswith("explain is for networks of convolutions")

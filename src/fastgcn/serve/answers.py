@@ -100,7 +100,9 @@ class Served:
     ) -> list[FloatArray]:
         nodes, place = np.unique(np.concatenate(asked), return_inverse=True)
         needed = self.reach(nodes, layers)
-        found = full_forward(self.model, self.source, self.features, nodes, needed=needed)
+        found = full_forward(
+            self.model, self.source, self.features, nodes, layers=layers, needed=needed
+        )
         rows: FloatArray = finish(found).numpy()
         described = Described(self.graph.features, self.graph.node_ids)
         check_rows(rows, nodes, described, feature_names=self.graph.feature_names)
