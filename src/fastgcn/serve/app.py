@@ -61,19 +61,25 @@ class Embeddings(_Model):
 class NewNodes(_Model):
     """Rows with the columns of your own tables; or the text of two CSV files."""
 
-    nodes: list[dict[str, Any]] | None = None
-    edges: list[dict[str, Any]] | None = None
-    nodes_csv: str | None = None
-    edges_csv: str | None = None
+    nodes: Annotated[
+        list[dict[str, Any]] | None, Field(description="Rows with your own columns.")
+    ] = None
+    edges: Annotated[
+        list[dict[str, Any]] | None, Field(description="Rows with both ends, and the weight.")
+    ] = None
+    nodes_csv: Annotated[str | None, Field(description="Instead: the text of a CSV file.")] = None
+    edges_csv: Annotated[str | None, Field(description="Instead: the text of a CSV file.")] = None
     default_weight: Weight = None
 
 
 class Changes(_Model):
-    id: Id
+    id: Annotated[Id, Field(description="Your own id of the node.")]
     features: Annotated[dict[str, Any], Field(description="New values by column.")] = {}
     add: Annotated[list[Id], Field(description="Ids of new neighbours.")] = []
     remove: Annotated[list[Id], Field(description="Ids of neighbours to remove.")] = []
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    weight: Annotated[
+        float, Field(gt=0, allow_inf_nan=False, description="Of new edges, if edges have weights.")
+    ] = 1.0
 
 
 class Reload(_Model):
@@ -189,7 +195,9 @@ def create_app(releases: Releases, token: str | None, threads: int = 1) -> FastA
     @app.get("/nodes/{id}", response_class=Response)
     async def node(
         id: Annotated[str, Path(max_length=_LONGEST_ID, description="Your own id of the node.")],
-        neighbors: Annotated[int, Query(ge=0, le=1_000)] = 50,
+        neighbors: Annotated[
+            int, Query(ge=0, le=1_000, description="How many neighbours, at most.")
+        ] = 50,
         explain: Annotated[bool, Query(description="Also why; takes longer.")] = True,
         top: Annotated[int, Query(ge=1, le=1_000, description="Of the explanation.")] = 10,
     ) -> Response:
