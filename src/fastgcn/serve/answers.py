@@ -30,6 +30,7 @@ from fastgcn.train.run import Run
 # Features that a description of a node shows, at most.
 _FEATURES_SHOWN = 200
 _EXAMPLES = 8
+_NUMBERS = 2_000_000  # in an answer: 40 MB of JSON
 
 
 class Served:
@@ -79,6 +80,10 @@ class Served:
             return positions(self.graph, words)  # an id may be written as in a CSV file
         except InputError as error:
             raise RequestError(404, str(error)) from None
+
+    def check_answer(self, rows: int, width: int) -> None:
+        """Refuse an answer that is too large to be written as text."""
+        check_count(rows * width, _NUMBERS, "numbers in its answer")
 
     def stored(self, nodes: IntArray) -> FloatArray:
         """(k, C): rows of the table."""
