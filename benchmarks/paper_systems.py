@@ -82,8 +82,8 @@ def show_figure3(scale: Scale, results: Results) -> Contents:
         "Times are those of Table 3, below. Every system trains in the same loop, and stops by "
         f"the same rule: after {scale.small.config.patience} epochs without a better validation "
         "score, or at the limit of the table. Validation chooses the epoch that is kept and, where "
-        "several are given, the learning rate: the smallest whose mean is within a standard error "
-        "of the best. Test nodes are evaluated once, by the full network.",
+        "several are given, the learning rate, by its mean over seeds. Test nodes are evaluated "
+        "once, by the full network.",
         _settings_table(scale, results),
     ]
 
