@@ -314,6 +314,30 @@ def distributed(
 
 
 @app.command()
+def serve(
+    scratch: Scratch,
+    seconds: Annotated[float, typer.Option(help="Of the steady load; of the faults as well.")] = 60,
+    nodes: Annotated[int, typer.Option(help="Nodes of the graph, with ten edges each.")] = 200_000,
+    only: Annotated[str | None, typer.Option(help="latency or faults; by default both.")] = None,
+    json: Json = False,
+) -> None:
+    """Load a service: latency beside the bare call, and mixed requests with faults."""
+    from benchmarks.serve import Case, faults, latency
+
+    case = Case.prepared(scratch, nodes, 10 * nodes)
+    parts = {"latency": latency, "faults": faults}
+    if only is not None and only not in parts:
+        raise InputError(f"--only must be latency or faults, got {only!r}")
+    found = {name: do(case, seconds) for name, do in parts.items() if only in (None, name)}
+    if json:
+        emit_json(found)
+        return
+    for name, figures in found.items():
+        rows = [(key, f"{v:.4g}" if isinstance(v, float) else v) for key, v in figures.items()]
+        show_table(name, ("", ""), rows)
+
+
+@app.command()
 def structure(
     trace: Annotated[
         bool, typer.Option(help="Also train on Cora for a few epochs, and trace what runs.")

@@ -14,7 +14,10 @@ CURRENT = [ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - {DOCS / "LOG.md
 
 # Not scale.md, whose example runs under torchrun, theory.md, which tests/proofs runs, nor
 # tutorial.md, which tests/test_tutorial.py runs.
-PAGES = ["architecture.md", "data.md", "diagnose.md", "report.md", "training.md"]
+PAGES = [
+    "architecture.md", "data.md", "diagnose.md", "own-networks.md", "report.md", "training.md",
+    "tuning.md",
+]  # fmt: skip
 
 
 def examples() -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ SCRIPTS = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 NEEDS = {"lightning_loader": "pytorch_lightning"}
 
 
+@pytest.mark.filterwarnings("ignore:.*:Warning:(pytorch_lightning|lightning_utilities)")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_an_example_runs_and_prints(
     script: Path,

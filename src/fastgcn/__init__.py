@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fastgcn.infer.explain import Explanation, explain
     from fastgcn.infer.new_nodes import embed_new, predict_new
     from fastgcn.infer.predict import embed, evaluate, predict
+    from fastgcn.loader.batch import EdgeBlock, LayerBatch
+    from fastgcn.loader.loader import LayerLoader
+    from fastgcn.loader.operators import convolve
     from fastgcn.metrics import Metrics
     from fastgcn.model import GCN
     from fastgcn.report.notebook import confusion, plot
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         paper_reddit,
     )
     from fastgcn.train.run import Run
+    from fastgcn.tuning.study import Tuning, tune
 
 # The module of each public name, in the order in which data pass through them.
 _HOME = {
@@ -73,6 +77,10 @@ _HOME = {
     "check_sampler": "fastgcn.sampling.check",
     "tiny_graphs": "fastgcn.sampling.check",
     "GCN": "fastgcn.model",
+    "LayerLoader": "fastgcn.loader.loader",
+    "LayerBatch": "fastgcn.loader.batch",
+    "EdgeBlock": "fastgcn.loader.batch",
+    "convolve": "fastgcn.loader.operators",
     "TrainConfig": "fastgcn.config",
     "best_preset": "fastgcn.train.presets",
     "paper_cora": "fastgcn.train.presets",
@@ -84,6 +92,8 @@ _HOME = {
     "fit": "fastgcn.train.loop",
     "resume": "fastgcn.train.loop",
     "Run": "fastgcn.train.run",
+    "tune": "fastgcn.tuning.study",
+    "Tuning": "fastgcn.tuning.study",
     "predict": "fastgcn.infer.predict",
     "predict_new": "fastgcn.infer.new_nodes",
     "embed": "fastgcn.infer.predict",
@@ -126,6 +136,10 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "check_sampler",
     "tiny_graphs",
     "GCN",
+    "LayerLoader",
+    "LayerBatch",
+    "EdgeBlock",
+    "convolve",
     "TrainConfig",
     "best_preset",
     "paper_cora",
@@ -137,6 +151,8 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "fit",
     "resume",
     "Run",
+    "tune",
+    "Tuning",
     "predict",
     "predict_new",
     "embed",

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from fastgcn.text import printable
 
@@ -49,9 +50,32 @@ def visible() -> bool:
     return not _silent and (sys.stderr.isatty() or _plain)
 
 
+_collected: ContextVar[list[str] | None] = ContextVar("notes", default=None)
+
+
+@contextmanager
+def collected_notes() -> Iterator[list[str]]:
+    """Collect the notes of this thread in a list instead of printing them.
+
+    >>> with collected_notes() as notes:
+    ...     note("Note: two rows have no age.")
+    >>> notes
+    ['Note: two rows have no age.']
+    """
+    found: list[str] = []
+    before = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(before)
+
+
 def note(text: str) -> None:
     """Print a line for people, if progress is shown or a notebook runs this."""
-    if visible() or (not _silent and "ipykernel" in sys.modules):
+    kept = _collected.get()
+    if kept is not None:
+        kept.append(text)
+    elif visible() or (not _silent and "ipykernel" in sys.modules):
         print(printable(text), file=sys.stderr, flush=True)
 
 

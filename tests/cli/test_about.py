@@ -76,7 +76,7 @@ def test_doctor_says_which_library_cannot_be_loaded(
 
 
 def test_the_shell_completes_commands() -> None:
-    asked = {"_FASTGCN_COMPLETE": "complete_bash", "COMP_WORDS": "fastgcn se", "COMP_CWORD": "1"}
+    asked = {"_FASTGCN_COMPLETE": "complete_bash", "COMP_WORDS": "fastgcn set", "COMP_CWORD": "1"}
     code = "from fastgcn.cli import app; app(prog_name='fastgcn')"
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True,

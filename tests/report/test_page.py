@@ -66,21 +66,25 @@ def test_everything_but_pictures_is_escaped() -> None:
 def test_a_page_loads_nothing() -> None:
     text = page("A paragraph.")
     reader = Reader(text)
-    assert not any(reader.all(tag) for tag in ("script", "img", "iframe", "object"))
+    assert not any(reader.all(tag) for tag in ("img", "iframe", "object"))
+    assert reader.all("script") == [{}], "its own script, in the page"
     assert [link["href"] for link in reader.all("link")] == ["data:,"]
     assert not re.search(r"https?:|@import|url\(", text)
 
 
-def test_the_page_forbids_scripts_and_loading() -> None:
+def test_the_page_forbids_loading_and_all_scripts_but_its_own() -> None:
     svg = "<svg><style>.a{fill:red}</style></svg>"
-    metas = Reader(page(Figure(svg, "P"))).all("meta")
+    text = page(Figure(svg, "P"))
+    metas = Reader(text).all("meta")
     (policy,) = [
         meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy is not None
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == "'none'"
-    assert "script-src" not in rules
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    own = base64.b64encode(sha256(script.encode()).digest()).decode()
+    assert rules["script-src"] == f"'sha256-{own}'"
     digest = base64.b64encode(sha256(b".a{fill:red}").digest()).decode()
     assert f"'sha256-{digest}'" in rules["style-src"]
     assert "unsafe" not in policy
@@ -106,7 +110,17 @@ def test_tables_name_their_rows_and_columns() -> None:
     heads = [(th["scope"], th["class"]) for th in reader.all("th")]
     assert heads == [("col", "text"), ("col", "number"), ("col", "text")] + [("row", "text")] * 2
     assert [td["class"] for td in reader.all("td")] == ["number", "text"] * 2
-    assert [box["aria-label"] for box in reader.all("div")] == ["About them"]
+    boxes = [box for box in reader.all("div") if box["class"] == "wide"]
+    assert [box["aria-label"] for box in boxes] == ["About them"]
+
+
+def test_long_tables_are_folded_unless_they_are_the_point() -> None:
+    rows = [(str(i), "x") for i in range(13)]
+    folded = Reader(page(Table(("a", "b"), rows, "Long")))
+    assert len(folded.all("details")) == 1
+    assert "(13 rows)" in folded.text
+    assert not Reader(page(Table(("a", "b"), rows[:12], "Short"))).all("details")
+    assert not Reader(page(Table(("a", "b"), rows, "Long", folded=False))).all("details")
 
 
 def test_a_table_without_rows_has_its_head() -> None:

@@ -1,5 +1,6 @@
 """Pictures: well-formed, described, to scale, and refusing what cannot be drawn."""
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -258,3 +259,19 @@ def test_no_two_ticks_read_the_same() -> None:
             svg = draw_lines(Series("a", [1, 2], [low, high]), y_log=log)
             ticks = [e.text for e in parts(svg, "text", text_anchor="end", fill="#59636e")]
             assert len(set(ticks)) == len(ticks) <= 10, (low, high, log)
+
+
+def test_a_line_of_one_point_is_visible_and_has_a_key() -> None:
+    both = [Series("a", [1, 2], [1, 2], markers=False), Series("b", [1.5], [1.5], markers=False)]
+    svg = draw_lines(*both)
+    assert len(markers(svg, ORANGE)) == 1
+    assert len(parts(svg, "path", fill=ORANGE)) == 2, "the point, and the key in the legend"
+
+
+def test_points_say_their_values_and_belong_to_a_key() -> None:
+    svg = draw_lines(Series(NASTY, [1, 2], [0.25, 4]), Series("b", [1], [2], [0.5]))
+    groups = [g for g in ET.fromstring(svg).iter(f"{SPACE}g") if g.get("data-v")]
+    said = [json.loads(group.get("data-v", "")) for group in groups]
+    name = NASTY.replace("\x00", "\\x00")
+    assert said == [[f"{name}: 0.25 at 1", f"{name}: 4 at 2"], ["b: 2 ± 0.5 at 1"]]
+    assert [group.get("data-s") for group in groups] == ["0", "1"]

@@ -15,17 +15,19 @@ import torch
 import fastgcn
 from fastgcn import Block, Graph, Run, Split, TrainConfig
 from fastgcn.errors import InputError
-from fastgcn.report import run_report
+from fastgcn.report import compare_report, run_report
 from fastgcn.report.quality import confusion_matrix, evaluate_run, principal_plane
 from fastgcn.report.training import measure_layers, vertices_met
 from fastgcn.sampling.block import sparse_matrix
 from fastgcn.train.presets import graphsage
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick, with_only_training
+from tests.regression import numbers
 
 Capture = pytest.CaptureFixture[str]
 SECTIONS = [
-    "summary", "curves", "classes", "degree", "map", "sampling", "time", "settings", "use", "data",
+    "summary", "curves", "classes", "thresholds", "calibration", "worst", "degree", "map",
+    "sampling", "time", "settings", "use", "data",
 ]  # fmt: skip
 
 
@@ -220,7 +222,8 @@ def test_classes_that_are_not_the_runs_are_refused() -> None:
 def test_names_are_escaped() -> None:
     names = ["<script>alert(1)</script>", "a & b", '"quoted"']
     page = report(communities(class_names=names, name="<b>bold</b>"))
-    assert "<script" not in page
+    assert page.count("<script") == 1
+    assert "<script>alert" not in page
     assert "<b>" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "a &amp; b" in page
@@ -325,3 +328,81 @@ def test_training_loads_no_page_and_no_picture() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[-2] == "[]"
+
+
+def test_the_worst_errors_have_their_own_ids() -> None:
+    graph = communities()
+    run = fastgcn.fit(graph, quick())
+    found = evaluate_run(run, graph)
+    classes = found.probabilities.argmax(axis=1)
+    wrong = np.flatnonzero(classes != found.labels)
+    assert wrong.size
+    surest = wrong[found.probabilities[wrong, classes[wrong]].argmax()]
+    own = [f"own-{i}" for i in range(graph.n_nodes)]
+    named = communities(node_ids=own)
+    rows = re.findall(r'<th scope="row"[^>]*><span>([^<]*)', run_report(run, named))
+    listed = [cell for cell in rows if cell.startswith("own-")]
+    assert listed[0] == own[found.nodes[surest]]
+    assert len(listed) == min(15, wrong.size)
+
+
+def test_curves_have_the_areas_that_sklearn_computes() -> None:
+    from sklearn.metrics import average_precision_score
+
+    graph = communities()
+    run = fastgcn.fit(graph, quick())
+    found = evaluate_run(run, graph)
+    truth = np.asarray(found.labels) == 0
+    area = average_precision_score(truth, found.probabilities[:, 0])
+    assert f"{found.names[0]} {area:.4f}" in section(run_report(run, graph), "thresholds")
+
+
+def test_calibration_counts_every_node_once() -> None:
+    text = section(report(communities()), "calibration")
+    counts = re.findall(r"\d\.\d to \d\.\d (\d+) ", text)
+    assert sum(map(int, counts)) == len(communities().split.test)
+
+
+def test_the_report_lists_what_the_race_tried() -> None:
+    graph = communities()
+    run = fastgcn.fit(graph, quick())
+    assert '<section id="choice"' not in run_report(run, graph)
+    each = {"epochs": 40, "metric": "loss", "val_micro_f1": 0.9}
+    tried = [
+        each | {"name": "first", "value": 0.3, "val_loss": 0.3, "kept": True},
+        each | {"name": "second", "value": 0.5, "val_loss": 0.5, "kept": False},
+    ]
+    run.metrics["choice"] = {"why": "first of 2", "seconds": 1.5, "tried": tried}
+    page = run_report(run, graph)
+    text = section(page, "choice")
+    assert "the best is first, 40 epochs (chosen), 0.3000" in page
+    assert "(chosen)" in text
+    assert "lower is better" in text
+    assert "highest" not in text
+
+
+def test_the_command_compares_runs(digits_run: Path, tmp_path: Path, capfd: Capture) -> None:
+    other = tmp_path / "other"
+    config = TrainConfig(hidden=8, samples=100, epochs=3, seed=1)
+    fastgcn.fit(fastgcn.load("digits"), config, run_dir=other)
+    done = run_cli(capfd, "report", digits_run, other, "--out", tmp_path / "c.html", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["runs"] == [str(digits_run), str(other)]
+    page = (tmp_path / "c.html").read_text()
+    assert re.findall(r'<section id="(\w+)"', page) == [
+        "scores", "curves", "classes", "nodes", "time", "settings"
+    ]  # fmt: skip
+    assert "seed 0 1" in section(page, "settings")
+    scores = section(page, "scores")
+    for folder in (digits_run, other):
+        assert f"{Run.load(folder).metrics['test_micro_f1']:.4f}" in scores
+    both = re.search(r"digits other (\d+) (\d+) (\d+) (\d+)", section(page, "nodes"))
+    assert both is not None
+    assert sum(map(int, both.groups())) == len(fastgcn.load("digits").split.test)
+
+
+def test_runs_of_other_kinds_are_not_compared() -> None:
+    graph, other = communities(), numbers(n=80)
+    runs = [fastgcn.fit(each, quick()) for each in (graph, other)]
+    with pytest.raises(InputError, match="cannot be compared"):
+        compare_report(runs, [graph, other])

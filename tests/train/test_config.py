@@ -49,9 +49,11 @@ BAD_VALUES = [
     (
         "normalization",
         "symetric",
-        "normalization must be one of symmetric, row, neighbors, got 'symetric'; did you mean "
+        "normalization must be one of symmetric, row, neighbors, sum, got 'symetric'; did you mean "
         "'symmetric'?",
     ),
+    ("aggregator", "median", "aggregator must be one of convolution, mean, sum, max, attention"),
+    ("heads", 0, "heads must be at least 1, got 0"),
     ("feature_scaling", "column", "must be one of none, row, standard, got 'column'"),
     ("method", "graphsage", "method must be one of fastgcn, gcn, gcn-batched, graphsage-gcn"),
     ("fanouts", (10, 0), "fanouts must be at least 1, got 0"),

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from fastgcn import Graph, Run, fit, predict, resume
-from fastgcn.cli.data import load_source
 from fastgcn.cli.output import show_result
+from fastgcn.data.load import load_again
 from fastgcn.data.store import save
 from fastgcn.errors import FastGCNError, FormatError
 from fastgcn.train.run import RunFolder
@@ -231,4 +231,4 @@ def test_data_of_a_run_that_are_not_there(whole: Path, tmp_path: Path) -> None:
     data += [{"data": store, "split": "random", "seed": seed} for seed in seeds]
     for source in data:
         with pytest.raises(FastGCNError):
-            load_source(source, whole / "finished")
+            load_again(source, whole / "finished")

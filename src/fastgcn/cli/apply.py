@@ -16,7 +16,6 @@ from fastgcn.cli.data import (
     joined,
     jointly,
     load_graph,
-    load_source,
     open_data,
     speaks,
 )
@@ -167,13 +166,14 @@ def _open(
 ) -> "tuple[Run, Graph, Shard | None]":
     """A run, a graph and this process's shard of it; all processes must have the same."""
     from fastgcn.data.layout import fingerprint
+    from fastgcn.data.load import load_again
     from fastgcn.train.run import Run
 
     run = jointly(group, "the run", lambda: Run.load(run_path))
     source = None if run.source is None else dict(run.source)
     if data is None:
         where = str((source or {}).get("data", ""))
-        graph, shard = open_data(group, where, lambda: load_source(source, run_path))
+        graph, shard = open_data(group, where, lambda: load_again(source, run_path))
     else:
         resplit = split is not None or seed is not None
         graph, shard = open_data(

@@ -49,16 +49,6 @@ def load_graph(data: str, split: str | None = None, seed: int | None = None) -> 
     return load(data, **{key: value for key, value in options.items() if value is not None})
 
 
-def load_source(source: dict[str, Any] | None, run_dir: Path) -> "Graph":
-    """The graph a run was trained on, loaded as it was then."""
-    from fastgcn.data.load import load
-
-    if not source:
-        raise InputError(f"{run_dir} was trained on a graph made in memory; name the data to use")
-    options = dict(source)
-    return load(options.pop("data"), **options)
-
-
 def launched() -> bool:
     """True if torchrun, or anything that sets its variables, has started this process."""
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))

@@ -1,11 +1,11 @@
-"""`fastgcn report`: a run as one HTML page."""
+"""`fastgcn report`: runs as one HTML page; `fastgcn diagnose`: the errors of sampling."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastgcn.cli.apply import Data, RunPath, Threads, held_to, open_run
+from fastgcn.cli.apply import Threads, held_to, open_run
 from fastgcn.cli.data import Json, Seed, SplitName, load_graph
 from fastgcn.cli.output import emit_json, say, show_table, show_text
 from fastgcn.errors import InputError
@@ -16,30 +16,56 @@ if TYPE_CHECKING:
     from fastgcn.network import Network
 
 
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN... [DATA]",
+        help="Folder of a run; several are compared. Last, the graph to use instead of the runs' "
+        "own.",
+    ),
+]
+
+
 def report(
-    run_path: RunPath,
-    data: Data = None,
+    runs: Runs,
     out: Annotated[
-        Path | None, typer.Option(help="HTML file to write; RUN/report.html by default.")
+        Path | None,
+        typer.Option(
+            help="HTML file to write; by default report.html, or comparison.html, in the first RUN."
+        ),
     ] = None,
     split: SplitName = None,
     split_seed: Seed = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Write a self-contained HTML page on a run: curves, classes, degrees, map, time, settings."""
-    from fastgcn.report import run_report
+    """Write a self-contained HTML page on a run, or on several runs side by side."""
+    from fastgcn.report import compare_report, run_report
     from fastgcn.writing import write_text
 
-    run, graph = open_run(run_path, data, split, split_seed)
-    place = out or run_path / "report.html"
+    folders, data = _runs_and_data(runs)
+    opened = [open_run(folder, data, split, split_seed) for folder in folders]
+    compares = len(folders) > 1
+    place = out or folders[0] / ("comparison.html" if compares else "report.html")
     with held_to(threads):
-        html = run_report(run, graph)
+        if compares:
+            html = compare_report([run for run, _ in opened], [graph for _, graph in opened])
+        else:
+            html = run_report(*opened[0])
     write_text(place, html)
     if json:
-        emit_json({"run": str(run_path), "out": str(place), "bytes": len(html.encode())})
+        named = {"runs": list(map(str, folders))} if compares else {"run": str(folders[0])}
+        emit_json(named | {"out": str(place), "bytes": len(html.encode())})
     else:
-        say(f"Report written to {place}")
+        say(f"{'Comparison' if compares else 'Report'} written to {place}")
+
+
+def _runs_and_data(given: list[str]) -> tuple[list[Path], str | None]:
+    """The folders of runs, and the data if the last argument is not a run."""
+    *first, last = given
+    if first and not (Path(last) / "config.json").is_file():
+        return [Path(name) for name in first], last
+    return [Path(name) for name in given], None
 
 
 def diagnose(

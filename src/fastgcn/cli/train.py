@@ -18,7 +18,6 @@ from fastgcn.cli.data import (
     joined,
     jointly,
     load_graph,
-    load_source,
     open_data,
     speaks,
 )
@@ -245,6 +244,7 @@ def _resume(
     epochs: int | None = None,
 ) -> "Run | None":
     """The finished run; None in processes that do not keep it."""
+    from fastgcn.data.load import load_again
     from fastgcn.train.loop import resume
     from fastgcn.train.run import RunFolder
 
@@ -257,7 +257,7 @@ def _resume(
         return RunFolder(run_dir, about).load() if speaks(group) else None
     source = about["data"] or {}
     graph, shard = open_data(
-        group, str(source.get("data", "")), lambda: load_source(source, run_dir)
+        group, str(source.get("data", "")), lambda: load_again(source, run_dir)
     )
     if not speaks(group):
         with signals.at_epochs() as stop:

@@ -1,6 +1,7 @@
 """`load`: a graph from a path or a name, in any known format."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,14 @@ def load(name_or_path: Any, **options: Any) -> Graph:
     if random_split is not None:
         graph = draw_split(graph, **random_split)
     return graph.with_source(source)
+
+
+def load_again(source: Mapping[str, Any] | None, run: str | os.PathLike[str]) -> Graph:
+    """The graph that a run was trained on, loaded as it was then; `source` is `Run.source`."""
+    if not source:
+        raise InputError(f"{run} was trained on a graph made in memory; name the data to use")
+    options = dict(source)
+    return load(options.pop("data"), **options)
 
 
 def _lacks_split(graph: Graph) -> bool:

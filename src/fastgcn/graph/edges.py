@@ -4,7 +4,7 @@
 and new nodes can join a graph without rebuilding it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -180,6 +180,57 @@ class EnlargedEdges:
         order = np.lexsort((columns, row))
         indptr = np.searchsorted(row[order], np.arange(len(nodes) + 1))
         return indptr, columns[order], np.concatenate([part[3] for part in parts])[order]
+
+
+class ChangedEdges:
+    """The edges of a graph of which a few rows are replaced.
+
+    `rows` maps a node to its new row: columns, ascending, and weights, float32.
+    """
+
+    def __init__(self, csr: CSR, rows: Mapping[int, tuple[IntArray, FloatArray]]) -> None:
+        self.old, self.rows = GraphEdges(csr), dict(rows)
+
+    @property
+    def n(self) -> int:
+        return self.old.n
+
+    def counts(self) -> IntArray:
+        counts = self.old.counts()
+        for node, (columns, _) in self.rows.items():
+            counts[node] = len(columns)
+        return counts
+
+    def sums(self, nodes: IntArray) -> FloatArray:
+        sums = self.old.sums(nodes)
+        for place in self._changed(nodes):
+            sums[place] = self.rows[int(nodes[place])][1].sum(dtype=np.float64)
+        return sums
+
+    def cut(self, nodes: IntArray, *, loops: bool) -> Cut:
+        indptr, columns, values = self.old.cut(nodes, loops=loops)
+        counts, done = np.diff(indptr), 0
+        parts: list[tuple[IntArray, FloatArray]] = []
+        for place in self._changed(nodes):
+            row = self._row(int(nodes[place]), loops)
+            parts += [(columns[done : indptr[place]], values[done : indptr[place]]), row]
+            counts[place], done = len(row[0]), int(indptr[place + 1])
+        if not parts:
+            return indptr, columns, values
+        parts.append((columns[done:], values[done:]))
+        joined = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return (np.concatenate([[0], np.cumsum(counts)]), *joined)  # type: ignore[return-value]
+
+    def _changed(self, nodes: IntArray) -> IntArray:
+        """Places in `nodes` whose rows are replaced."""
+        return np.flatnonzero(np.isin(nodes, list(self.rows)))
+
+    def _row(self, node: int, loops: bool) -> tuple[IntArray, FloatArray]:
+        columns, values = self.rows[node]
+        if not loops:
+            return columns, values
+        place = int(np.searchsorted(columns, node))
+        return np.insert(columns, place, node), np.insert(values, place, np.float32(1))
 
 
 def edges_of(csr: CSR, nodes: IntArray | None) -> EdgeSource:

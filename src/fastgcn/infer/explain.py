@@ -142,7 +142,7 @@ def explain(
     check_features(run_or_model, graph)
     (number,) = positions(graph, [str(node)]).tolist()
     field = ReceptiveField(model, graph, number)
-    names = _class_names(run_or_model)
+    names = names_of_classes(run_or_model)
     inputs, blocks = field.inputs(), field.blocks()
     with torch.no_grad():
         logits = field.logits(blocks, inputs)
@@ -153,14 +153,14 @@ def explain(
     place = _target(target, names, model, chances)
     score = _score_of(model, place)
     gradients, baseline = _mean_gradients(field, inputs, score)
-    columns = _Columns.of(graph)
+    columns = Columns.of(graph)
     features, by_node = _feature_effects(field, gradients, columns, top)
     neighbors, notes = _neighbor_effects(field, inputs, gradients, by_node, score, columns, top)
     return Explanation(
         node=own_ids(graph, asked)[0],
         prediction=_predicted(model, chances, names),
         target=names[place],
-        label=_label(graph, number),
+        label=label_of(graph, number),
         output=float(chances[0, place]),
         score=float(score(logits)),
         baseline=baseline,
@@ -203,7 +203,7 @@ def _score_of(model: Network, place: int) -> Score:
     return score
 
 
-def _class_names(run_or_model: "Run | Network") -> list[str]:
+def names_of_classes(run_or_model: "Run | Network") -> list[str]:
     if model_of(run_or_model).target is not None:
         return [NUMBER]
     known = None if isinstance(run_or_model, Network) else run_or_model.class_names
@@ -238,7 +238,7 @@ def _predicted(model: Network, chances: FloatArray, names: list[str]) -> str:
     return names[int(model.decision.classes(chances)[0])]
 
 
-def _label(graph: Graph, node: int) -> str | None:
+def label_of(graph: Graph, node: int) -> str | None:
     """A node's label by name; several joined by |."""
     if graph.labels is None:
         return None
@@ -274,7 +274,7 @@ def _mean_gradients(field: ReceptiveField, inputs: Inputs, score: Score) -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class Columns:
     """Features by name: single ones, or those that a column of the user's table became.
 
     Attributes:
@@ -288,7 +288,7 @@ class _Columns:
     encoders: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, graph: Graph) -> "_Columns":
+    def of(cls, graph: Graph) -> "Columns":
         width = graph.n_features
         known = graph.feature_names
         names = [f"feature {i}" for i in range(width)] if known is None else list(map(str, known))
@@ -324,7 +324,7 @@ class _Columns:
 
 
 def _feature_effects(
-    field: ReceptiveField, gradients: Inputs, columns: _Columns, top: int
+    field: ReceptiveField, gradients: Inputs, columns: Columns, top: int
 ) -> tuple[tuple[FeatureEffect, ...], FloatArray]:
     """The features with the largest effects; and (k,) the sum of the effects of each node's."""
     own: FloatArray = np.zeros(field.features.width)
@@ -355,7 +355,7 @@ def _neighbor_effects(
     gradients: Inputs,
     by_node: FloatArray,
     score: Score,
-    columns: _Columns,
+    columns: Columns,
     top: int,
 ) -> tuple[tuple[NeighborEffect, ...], tuple[str, ...]]:
     """The neighbours with the largest effects, each left out in turn; and what was not tried."""
@@ -381,7 +381,7 @@ def _neighbor_effects(
         NeighborEffect(
             id=own,
             hops=int(field.hops[place]),
-            label=_label(field.graph, int(field.nodes[place])),
+            label=label_of(field.graph, int(field.nodes[place])),
             effect=float(effects[i]),
             change=float(changes[i]),
             feature=columns.names[cause],

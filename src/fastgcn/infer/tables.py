@@ -19,6 +19,7 @@ STDOUT = Path("-")
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
     from fastgcn.network import Network
     from fastgcn.train.run import Run
@@ -92,8 +93,6 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = Fals
     (`fastgcn.text.guard`), unless `raw`. Returns how many did. The path `-` is standard output, as
     CSV.
     """
-    import pyarrow
-    import pyarrow.compute
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -106,13 +105,9 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = Fals
 
     def table_of(columns: dict[str, Any]) -> "pyarrow.Table":
         nonlocal guarded
-        arrays = {name: pyarrow.array(values) for name, values in columns.items()}
-        for name, array in arrays.items():
-            if path.suffix != ".parquet" and not raw and pyarrow.types.is_string(array.type):
-                arrays[name] = guard(array)
-                changed = pyarrow.compute.not_equal(arrays[name], array)
-                guarded += pyarrow.compute.sum(changed).as_py() or 0
-        return pyarrow.table(arrays)
+        table, changed = _guarded(columns, wanted=path.suffix != ".parquet" and not raw)
+        guarded += changed
+        return table
 
     def write(temporary: Path) -> None:
         with ExitStack() as stack:
@@ -127,12 +122,37 @@ def write_table(path: Path, parts: Iterable[dict[str, Any]], *, raw: bool = Fals
         replace_file(path, write)
         return guarded
     for number, columns in enumerate(parts):
-        sink = pyarrow.BufferOutputStream()
-        options = pyarrow.csv.WriteOptions(include_header=number == 0)
-        pyarrow.csv.write_csv(table_of(columns), sink, options)
-        sys.stdout.write(sink.getvalue().to_pybytes().decode())
+        sys.stdout.write(_csv(table_of(columns), header=number == 0).decode())
     sys.stdout.flush()
     return guarded
+
+
+def csv_bytes(columns: dict[str, Any]) -> bytes:
+    """A table as CSV; texts that a spreadsheet would calculate get an apostrophe in front."""
+    return _csv(_guarded(columns, wanted=True)[0], header=True)
+
+
+def _csv(table: "pyarrow.Table", *, header: bool) -> bytes:
+    import pyarrow.csv
+
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.csv.write_csv(table, sink, pyarrow.csv.WriteOptions(include_header=header))
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _guarded(columns: dict[str, Any], *, wanted: bool) -> "tuple[pyarrow.Table, int]":
+    """The columns as an Arrow table, and how many texts got an apostrophe, if that is wanted."""
+    import pyarrow
+    import pyarrow.compute
+
+    arrays, count = {name: pyarrow.array(values) for name, values in columns.items()}, 0
+    for name, array in arrays.items():
+        if wanted and pyarrow.types.is_string(array.type):
+            arrays[name] = guard(array)
+            changed = pyarrow.compute.not_equal(arrays[name], array)
+            count += pyarrow.compute.sum(changed).as_py() or 0
+    return pyarrow.table(arrays), count
 
 
 def write_array(path: Path, n: int, parts: Iterable[FloatArray]) -> None:

@@ -3,7 +3,18 @@
 import math
 
 from fastgcn.infer.explain import Explanation
-from fastgcn.report.plots import INK, PAPER, SERIES, SOFT, WIDTH, Spec, layer, picture, shorten
+from fastgcn.report.plots import (
+    INK,
+    PAPER,
+    SERIES,
+    SOFT,
+    WIDTH,
+    Spec,
+    hinted,
+    layer,
+    picture,
+    shorten,
+)
 
 _FOR, _AGAINST = SERIES[:2]
 _HEIGHT = 340
@@ -45,7 +56,8 @@ def explanation_picture(found: Explanation) -> str:
     layers = [
         layer(points, {"type": "rule"}, x=x, y=y, x2={"field": "cx"}, y2={"field": "cy"},
               color=color, strokeWidth=width, strokeDash=_as_given("dash")),
-        layer(points, dot, x=x, y=y, color=color, size=size),
+        hinted(layer(points, dot, x=x, y=y, color=color, size=size),
+               [f"{each.id}: {each.effect:+.3g}" for each in shown]),
         layer(points, {"type": "text", "fontSize": 12}, x=x, y=below, text={"field": "text"}),
         layer(centre, dot | {"fill": INK, "stroke": PAPER, "size": 500}, x=x, y=y),
         layer(centre, bold, x=x, y=below, text={"field": "text"}),

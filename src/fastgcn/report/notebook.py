@@ -5,14 +5,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.report.page import Figure
-from fastgcn.report.plots import bars
 from fastgcn.report.quality import confusion_matrix, evaluate_run
-from fastgcn.report.training import curves, score_name
+from fastgcn.report.training import curves, race
 from fastgcn.train.run import Run
 from fastgcn.writing import write_bytes, write_text
 
@@ -54,31 +53,7 @@ def plot(run: Run) -> Picture:
     figures = curves(run)
     if not figures:
         raise InputError("a run of one epoch has no curve; run.metrics has its scores")
-    tried = run.metrics.get("choice", {}).get("tried", [])
-    if tried:
-        figures.append(_race(tried))
-    return Picture(figures)
-
-
-def _race(tried: Sequence[dict[str, Any]]) -> Figure:
-    """The candidates of a race by their best validation score."""
-    metric = tried[0].get("metric", "micro_f1")
-    found = {
-        f"{each['name']}, {each['epochs']} epochs" + (" (chosen)" if each["kept"] else ""): (
-            each["val_micro_f1"] if each.get("value") is None else each["value"]
-        )
-        for each in tried
-    }
-    best = max(found, key=found.__getitem__)
-    svg = bars(
-        list(found),
-        [(metric, list(found.values()))],
-        long_names=True,
-        title="Race of candidates",
-        description=f"{len(found)} candidates; the highest is {best}, {found[best]:.4f}.",
-        y_label=f"{score_name(metric)} of the validation nodes",
-    )
-    return Figure(svg, "The race that chose the settings.")
+    return Picture(figures + race(run))
 
 
 def _stacked(pictures: Sequence[str]) -> str:

@@ -12,6 +12,8 @@ from fastgcn.metrics import measure
 from fastgcn.report.page import Content, Figure, Section, Table
 from fastgcn.report.plots import against, bars, scatter
 from fastgcn.report.quality import (
+    EXPLAIN,
+    LISTED,
     PART_NAMES,
     Scored,
     degree_bins,
@@ -20,6 +22,7 @@ from fastgcn.report.quality import (
     labelled_part,
     lowest_and_highest,
     on_nodes,
+    own_id,
     principal_plane,
     score_rows,
 )
@@ -85,7 +88,7 @@ def _against_the_mean(found: Predicted, mean: float) -> str:
     )
 
 
-def errors(run: Run, found: Predicted) -> Section:
+def errors(run: Run, graph: Graph, found: Predicted) -> Section:
     """Predicted against true numbers, the residuals, and the errors by size of the target."""
     residuals = found.found - found.truth
     chosen = drawn(len(found.nodes), run.config.seed)
@@ -96,6 +99,11 @@ def errors(run: Run, found: Predicted) -> Section:
         description=f"R² is {found.scores.r2:.4f}. On the line, a prediction is right.",
         x_label="true",
         y_label="predicted",
+        hints=[
+            f"{own_id(graph, found.nodes[i])}: true {found.truth[i]:.5g}, "
+            f"predicted {found.found[i]:.5g}"
+            for i in chosen
+        ],
     )
     mean, spread = float(residuals.mean()), float(residuals.std())
     names, shares = _histogram(residuals, found.scores.rmse)
@@ -117,6 +125,34 @@ def errors(run: Run, found: Predicted) -> Section:
         found.how,
     ]  # fmt: skip
     return Section("errors", "Errors", "Where is the model wrong, and by how much?", content)
+
+
+def worst_errors(graph: Graph, found: Predicted) -> Section:
+    """The predictions that are furthest off, with their ids."""
+    residuals = found.found - found.truth
+    degrees = np.diff(graph.indptr)[found.nodes]
+    order = np.argsort(-np.abs(residuals), kind="stable")[:LISTED]
+    rows = [
+        (
+            own_id(graph, found.nodes[i]),
+            f"{found.truth[i]:.5g}",
+            f"{found.found[i]:.5g}",
+            f"{residuals[i]:+.5g}",
+            f"{degrees[i]:,}",
+        )
+        for i in order
+    ]
+    content: list[Content] = [
+        f"The {len(rows)} largest errors. A target that is wrong in the data is often among them.",
+        Table(
+            ("node", "true", "predicted", "error", "degree"),
+            rows,
+            "Errors, the largest first",
+            False,
+        ),
+        EXPLAIN,
+    ]
+    return Section("worst", "Worst errors", "Which predictions are furthest off?", content)
 
 
 def _histogram(residuals: FloatArray, unit: float) -> tuple[list[str], list[float]]:
@@ -182,6 +218,7 @@ def embedding_map(run: Run, graph: Graph, found: Predicted) -> Section:
         (f"up to {cuts[0]:.4g}", f"up to {cuts[1]:.4g}", f"above {cuts[1]:.4g}"),
         title="The nodes as the network sees them",
         description=f"A map of {len(points):,} nodes; marks show the thirds of the true numbers.",
+        hints=[f"{own_id(graph, found.nodes[i])}: {found.truth[i]:.5g}" for i in chosen],
     )
     content: list[Content] = [
         f"The plane shows {share:.0%} of the variance of the rows. Marks show the thirds of the "

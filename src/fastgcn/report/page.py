@@ -14,11 +14,17 @@ from fastgcn.text import markdown_cell, printable
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; the first column names its row."""
+    """Cells as text; the first column names its row. By default, long tables are folded."""
 
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     caption: str
+    folded: bool | None = None
+
+    @property
+    def is_folded(self) -> bool:
+        """True if only the caption shows until the reader opens the table."""
+        return len(self.rows) > _FOLDED if self.folded is None else self.folded
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,9 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # A picture's own style: `fastgcn.report.plots` puts it before any text of the user's.
 _STYLE = re.compile(r"<style>([^<]*)</style>")
 
+# A table with more rows is folded.
+_FOLDED = 12
+
 Content = Table | Figure | Code | str  # text is a paragraph
 
 
@@ -58,8 +67,9 @@ class Section:
 def render_page(*, title: str, subtitle: str, sections: Sequence[Section], footer: str) -> str:
     """The page as text; everything but the pictures is escaped.
 
-    A content security policy forbids scripts, and all that the page would load. Styles are
-    allowed by their digests: its own, and those of its pictures.
+    A content security policy forbids all that the page would load. Styles and scripts are
+    allowed by their digests: its own, and the styles of its pictures. Without its script the page
+    is complete; the script shows values under the pointer and sorts tables.
 
     >>> part = Section("scores", "Scores", "How good is it?", ["A < B."])
     >>> page = render_page(title="Run", subtitle="on cora", sections=[part], footer="")
@@ -83,6 +93,7 @@ def render_page(*, title: str, subtitle: str, sections: Sequence[Section], foote
     environment.filters["kind"] = lambda content: type(content).__name__
     environment.filters["alignments"] = _alignments
     style = environment.get_template("page.css").render()
+    script = environment.get_template("page.js").render()
     figures = [part.svg for s in sections for part in s.content if isinstance(part, Figure)]
     styles = [f"\n{style}\n", *(each for svg in figures for each in _STYLE.findall(svg)[:1])]
     return (
@@ -92,20 +103,24 @@ def render_page(*, title: str, subtitle: str, sections: Sequence[Section], foote
             sections=sections,
             footer=footer,
             style=style,
-            policy=_policy(styles),
+            script=script,
+            policy=_policy(styles, f"\n{script}\n"),
         )
         + "\n"
     )
 
 
-def _policy(styles: Sequence[str]) -> str:
-    """The page's content security policy, which allows these styles and an icon in the page."""
-    digests = dict.fromkeys(sha256(style.encode()).digest() for style in styles)
-    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+def _policy(styles: Sequence[str], script: str) -> str:
+    """The page's content security policy: these styles, this script and an icon in the page."""
+    allowed = " ".join(dict.fromkeys(map(_digest, styles)))
     return (
-        f"default-src 'none'; style-src {allowed}; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; style-src {allowed}; script-src {_digest(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
     )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def _printable(value: Any) -> Any:

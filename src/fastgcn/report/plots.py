@@ -73,6 +73,7 @@ _UNUSED = re.compile(
     r' (?:aria-\w+|role|pointer-events|font-family|class)="[^"]*"| opacity="1"'
     r'|<path[^>]* d="(?:M0,0h0v0h0Z)?"(?: display="none")?/>'
 )
+_LAYER = re.compile(r'class="mark-[^"]* n(\d+)_marks"')
 # A series with more points than this is drawn as a curve: markers would run together, and the
 # spread becomes a band.
 _MANY = 40
@@ -84,7 +85,8 @@ _NAMES, _WRITTEN, _LARGEST_CELL = 120, 26, 44
 class Series:
     """One line: points (x, y), ascending in x; NaN interrupts the line.
 
-    `spread` is half the height of a band, or of error bars, around the line.
+    `spread` is half the height of a band, or of error bars, around the line. Without `line` there
+    are only the points.
     """
 
     label: str
@@ -93,11 +95,13 @@ class Series:
     spread: Sequence[float] | None = None
     dashed: bool = False
     markers: bool = True
+    line: bool = True
 
     @property
     def marked(self) -> bool:
-        """True if each point has a marker."""
-        return self.markers and len(self.x) <= _MANY
+        """True if each point has a marker; without one, a single point would be invisible."""
+        alone = len(self.x) == 1 or not self.line
+        return alone or (self.markers and len(self.x) <= _MANY)
 
 
 def lines(
@@ -142,7 +146,16 @@ def lines(
     return picture({"height": _HEIGHT, "layer": layers}, title=title, description=description)
 
 
-def against(x: Any, y: Any, *, title: str, description: str, x_label: str, y_label: str) -> str:
+def against(
+    x: Any,
+    y: Any,
+    *,
+    title: str,
+    description: str,
+    x_label: str,
+    y_label: str,
+    hints: Sequence[str] = (),
+) -> str:
     """Points (x, y) on equal axes, with the line on which both are equal.
 
     The few points beyond the middle 99 % of the numbers are drawn at the edge.
@@ -170,7 +183,7 @@ def against(x: Any, y: Any, *, title: str, description: str, x_label: str, y_lab
     line = {"type": "line", "stroke": SOFT, "strokeWidth": 1.5}
     dots = {"type": "line", "stroke": _color(0), "strokeWidth": 4, "strokeCap": "round"}
     layers = [
-        layer(_gaps(placed), dots, order=order, **channels),
+        hinted(layer(_gaps(placed), dots, order=order, **channels), hints),
         layer(ends, line, order=order, **channels),
     ]
     return picture({"height": 380, "layer": layers}, title=title, description=description)
@@ -206,28 +219,30 @@ def bars(
     scale = _bar_scale(known, y_log, max((len(t) for each in texts for t in each), default=0))
     start = scale["domain"][0] if y_log else 0.0
     many = len(series) > 1 or long_names
-    rows: list[Spec] = []
+    rows: list[list[Spec]] = [[] for _ in series]
+    hints: list[list[str]] = [[] for _ in series]
     heads: list[Spec] = []
     names: list[str] = []
     for g, group in enumerate(groups):
         if many:  # the name has a row of its own, above the group's bars
             heads.append({"row": len(names), "text": shorten(group, WIDTH - 20)})
             names.append("")
-        for i, (_, values) in enumerate(series):
+        for i, (name, values) in enumerate(series):
             end = values[g] or start
-            bar = {"start": start, "end": end, "at": max(start, end), "color": _color(i)}
-            rows.append(bar | {"row": len(names), "text": texts[i][g]})
+            bar = {"start": start, "end": end, "at": max(start, end)}
+            rows[i].append(bar | {"row": len(names), "text": texts[i][g]})
+            hints[i].append(f"{group}, {name}: {texts[i][g]}")
             names.append("" if many else group)
     axis = None if many else _names_axis(None, names)
     y = _names_channel("row", axis, len(names))
     x = {"type": "quantitative", "scale": scale, "axis": _axis(y_label, scale)}
-    plain = {"field": "color", "type": "nominal", "scale": None}
-    layers: list[Spec] = [
-        layer(rows, {"type": "bar", "height": 18},
-               y=y, x=x | {"field": "start"}, x2={"field": "end"}, color=plain),
-        layer(rows, {"type": "text", "align": "left", "dx": 5},
-               y=y, x=x | {"field": "at"}, text={"field": "text"}),
-    ]  # fmt: skip
+    layers: list[Spec] = []
+    for i, (own, texted) in enumerate(zip(rows, hints, strict=True)):
+        bar_mark: Spec = {"type": "bar", "height": 18, "color": _color(i)}
+        text_mark: Spec = {"type": "text", "align": "left", "dx": 5}
+        drawn = layer(own, bar_mark, y=y, x=x | {"field": "start"}, x2={"field": "end"})
+        written = layer(own, text_mark, y=y, x=x | {"field": "at"}, text={"field": "text"})
+        layers += [hinted(drawn, texted, i), hinted(written, [], i)]
     if many:
         left: Spec = {"type": "text", "align": "left", "fontWeight": 600, "x": 0}
         layers.append(layer(heads, left, y=y, text={"field": "text"}))
@@ -262,7 +277,7 @@ def heatmap(
         )
     # The power makes small values visible, which are the interesting ones.
     shades = (cells / (cells.max() or 1)) ** 0.6
-    values = [
+    values: list[Spec] = [
         {"r": int(r), "c": int(c), "shade": round(float(shades[r, c]), 2),
          "text": _cell_text(cells[r, c]),
          "ink": PAPER if shades[r, c] > 0.68 else INK}
@@ -279,7 +294,12 @@ def heatmap(
     x = _names_channel("c", top, len(column_names))
     shade = {"field": "shade", "type": "quantitative", "scale": None}
     ink = {"field": "ink", "type": "nominal", "scale": None}
-    layers = [layer(values, {"type": "rect", "fill": _HEAT}, x=x, y=y, fillOpacity=shade)]
+    hints = [
+        f"{row_names[r]} → {column_names[c]}: {plain_number(float(cells[r, c]))}"
+        for r, c in np.argwhere(cells)
+    ]
+    rects = layer(values, {"type": "rect", "fill": _HEAT}, x=x, y=y, fillOpacity=shade)
+    layers = [hinted(rects, hints)]
     if written:
         mark: Spec = {"type": "text", "fontSize": 12}
         layers.append(layer(values, mark, x=x, y=y, text={"field": "text"}, color=ink))
@@ -289,9 +309,17 @@ def heatmap(
 
 
 def scatter(
-    points: Any, category: Any, names: Sequence[str], *, title: str, description: str
+    points: Any,
+    category: Any,
+    names: Sequence[str],
+    *,
+    title: str,
+    description: str,
+    hints: Sequence[str] = (),
 ) -> str:
     """A map of points (n, 2), coloured by `category` (n,), whose names are in the legend.
+
+    `hints` are texts for each point, shown when a page's reader points at it.
 
     The most frequent categories each have a colour and shape, the others share one. Both axes
     have the same unit of length and no numbers; outlying points are drawn at the edge.
@@ -321,9 +349,10 @@ def scatter(
     room = np.array([WIDTH - 16.0, 380.0])
     unit = float(((high - low) / (room - 20)).max()) or 1.0
     placed = np.clip((xy - (low + high) / 2) / unit, -room / 2 + 5, room / 2 - 5)
-    layers = [
-        _dots(placed[chosen], room / 2, color, cap) for chosen, _, color, cap in reversed(groups)
-    ]
+    layers = []
+    for key, (chosen, _, color, cap) in reversed(list(enumerate(groups))):
+        texts = [hints[int(i)] for i in np.flatnonzero(chosen)] if hints else []
+        layers.append(hinted(_dots(placed[chosen], room / 2, color, cap), texts, key))
     layers.append(
         _legend([(name, color, _MARKERS[cap == "square"]) for _, name, color, cap in groups])
     )
@@ -435,6 +464,14 @@ def layer(values: list[Spec], mark: Spec, **channels: Spec) -> Spec:
     return {"data": {"values": values}, "mark": mark, "encoding": channels}
 
 
+def hinted(drawn: Spec, hints: Sequence[str], key: int | None = None) -> Spec:
+    """A layer whose points say these texts when a page's reader points at them.
+
+    `key` is the place in the legend that switches the layer on and off.
+    """
+    return drawn | {"hints": [_clean(hint) for hint in hints], "key": key}
+
+
 def _legend(entries: Sequence[tuple[str, str, str]], offset: int = 8) -> Spec:
     """Names with their colours and shapes above the picture, in as many columns as fit."""
     names, colors, shapes = zip(*entries, strict=True)
@@ -475,7 +512,7 @@ def _heights(series: Series, log: bool) -> list[float]:
 def _drawn(series: Series, index: int, x: Spec, y: Spec, floor: float) -> list[Spec]:
     """A series as layers from the lowest up: its spread, the line, the markers."""
     color = _color(index)
-    values = []
+    values: list[Spec] = []
     for place, height, s in zip(series.x, series.y, series.spread or series.y, strict=True):
         ends = {"low": max(height - s, floor), "high": height + s} if series.spread else {}
         found = {"x": place, "y": height} | ends
@@ -484,19 +521,27 @@ def _drawn(series: Series, index: int, x: Spec, y: Spec, floor: float) -> list[S
     x, y = x | {"field": "x"}, y | {"field": "y"}
     low, high = y | {"field": "low"}, {"field": "high"}
     layers = []
+    hints = [_hint(series, value) for value in whole]
     if series.spread is not None:
         many = len(whole) > _MANY
         mark: Spec = {"type": "area", "fill": color, "fillOpacity": 0.18}
         bar: Spec = {"type": "rule", "stroke": color, "strokeWidth": 2, "strokeCap": "round"}
-        layers.append(layer(whole, mark if many else bar, x=x, y=low, y2=high))
-    if len(values) > 1:
+        spread = layer(whole, mark if many else bar, x=x, y=low, y2=high)
+        layers.append(hinted(spread, [], index))
+    if len(values) > 1 and series.line:
         mark = {"type": "line", "stroke": color, "strokeWidth": 2, "strokeJoin": "round"}
         dash = {"strokeDash": [6, 5]} if series.dashed else {"strokeCap": "round"}
-        layers.append(layer(values, mark | dash, x=x, y=y))
+        line = layer(values, mark | dash, x=x, y=y)
+        layers.append(hinted(line, [] if series.marked else hints, index))
     if series.marked:
         mark = {"type": "point", "fill": color, "shape": _key(series, index)}
-        layers.append(layer(whole, mark, x=x, y=y))
+        layers.append(hinted(layer(whole, mark, x=x, y=y), hints, index))
     return layers
+
+
+def _hint(series: Series, value: Spec) -> str:
+    margin = f" ± {plain_number(value['high'] - value['y'])}" if "high" in value else ""
+    return f"{series.label}: {plain_number(value['y'])}{margin} at {plain_number(value['x'])}"
 
 
 def picture(spec: Spec, *, title: str, description: str) -> str:
@@ -512,11 +557,12 @@ def picture(spec: Spec, *, title: str, description: str) -> str:
         "title": textwrap.wrap(title, 46),
     }
     config = _CONFIG | spec.pop("config", {})
+    spec["layer"], notes = _named_layers(spec["layer"])
     svg = vl_convert.vegalite_to_svg(whole | spec | {"config": config})
     found = re.match(r'<svg[^>]* width="([\d.]+)" height="([\d.]+)"[^>]*><rect[^>]*>', svg)
     assert found is not None
     width, height = max(float(found[1]), WIDTH), float(found[2])
-    body = re.sub("<[^>]+>", lambda tag: _UNUSED.sub("", tag[0]), svg[found.end() :])
+    body = re.sub("<[^>]+>", lambda tag: _marked(tag[0], notes), svg[found.end() :])
     # Ids must differ between the pictures of a page, and be the same each time it is made.
     key = sha256((title + description + body).encode()).hexdigest()[:10]
     body = re.sub(r'(<[^>]* id="|url\(#)', rf"\g<1>p{key}-", body)
@@ -527,6 +573,28 @@ def picture(spec: Spec, *, title: str, description: str) -> str:
         f'</title><desc id="d{key}">{html.escape(description)}</desc><style>{_style(body)}</style>'
         f'<rect width="{width:g}" height="{height:g}" fill="{PAPER}"/>{body}'
     )
+
+
+def _named_layers(layers: Sequence[Spec]) -> tuple[list[Spec], list[str]]:
+    """The layers as Vega-Lite knows them, named by number, and attributes for their marks."""
+    named, notes = [], []
+    for number, each in enumerate(layers):
+        plain = {k: v for k, v in each.items() if k not in ("hints", "key")}
+        named.append(plain | {"name": f"n{number}"})
+        hints = json.dumps(each.get("hints", []), ensure_ascii=False, separators=(",", ":"))
+        notes.append(
+            (f' data-v="{html.escape(hints)}"' if each.get("hints") else "")
+            + (f' data-s="{each["key"]}"' if each.get("key") is not None else "")
+        )
+    return named, notes
+
+
+def _marked(tag: str, notes: Sequence[str]) -> str:
+    """A tag of Vega's without what is not used; marks get their hints, and legends a handle."""
+    found = _LAYER.search(tag)
+    extra = notes[int(found[1])] if found else ' data-k=""' if "role-legend-" in tag else ""
+    end = -2 if tag.endswith("/>") else -1
+    return _UNUSED.sub("", tag[:end]) + extra + tag[end:] if extra else _UNUSED.sub("", tag)
 
 
 def _style(body: str) -> str:

@@ -20,6 +20,9 @@ from fastgcn.train.run import Run
 PART_NAMES = {"test": "test", "val": "validation", "train": "training"}
 # Classes that a heat map can show on a phone, and confusions worth reading.
 _SHOWN, _LISTED = 20, 10
+# The worst errors that are listed.
+LISTED = 15
+EXPLAIN = "fastgcn explain RUN --node ID shows why a node is predicted as it is."
 # A degree bin with fewer nodes than this is not compared.
 _ENOUGH = 20
 # More points would hide each other; also bounds the map's size and the time it takes.
@@ -344,6 +347,10 @@ def embedding_map(run: Run, graph: Graph, found: Evaluated) -> Section:
         names,
         title="The nodes as the network sees them",
         description=f"A map of {len(points):,} nodes. {shows}",
+        hints=[
+            f"{own_id(graph, node)}: {names[c]}"
+            for node, c in zip(found.nodes[chosen], category, strict=True)
+        ],
     )
     which = "class scores" if layer == run.config.layers else f"hidden layer {layer}"
     of = f"all {every:,} {found.part_name} nodes"
@@ -358,6 +365,11 @@ def embedding_map(run: Run, graph: Graph, found: Evaluated) -> Section:
     ]
     question = "Does the network keep the classes apart?"
     return Section("map", "Map of the embeddings", question, content)
+
+
+def own_id(graph: Graph, node: Any) -> str:
+    """The user's own id of a node."""
+    return str(node if graph.node_ids is None else graph.node_ids[int(node)])
 
 
 def drawn(every: int, seed: int) -> IntArray:

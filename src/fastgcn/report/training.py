@@ -14,6 +14,7 @@ from fastgcn.arrays import IntArray
 from fastgcn.backends.data import training_graph
 from fastgcn.config import TrainConfig
 from fastgcn.graph.graph import Graph
+from fastgcn.metrics import better
 from fastgcn.report.page import Code, Content, Figure, Section, Table
 from fastgcn.report.plots import Series, bars, lines
 from fastgcn.report.quality import PART_NAMES
@@ -21,7 +22,7 @@ from fastgcn.sampling import make_sampler
 from fastgcn.sampling.block import Block
 from fastgcn.train.run import Run
 
-_PURPOSES = {
+PURPOSES = {
     "compiling": "compiling kernels, once on a machine",
     "precompute": "computing ÂX and preparing the graph, once",
     "sampling": "waiting for a batch: drawing vertices, gathering rows",
@@ -135,6 +136,64 @@ def _milestones(history: list[dict[str, Any]], kept: dict[str, Any]) -> Table:
     ]
     head = ("epoch", *(key.replace("_", " ").replace("f1", "F1") for key in keys))
     return Table(head, rows, "The first, the kept and the last epoch")
+
+
+def choice(run: Run) -> list[Section]:
+    """What the automatic choice tried, if it tried anything."""
+    kept = run.metrics.get("choice", {})
+    tried = kept.get("tried", [])
+    if not tried:
+        return []
+    metric = tried[0].get("metric", "micro_f1")
+    rows = [
+        (
+            each["name"] + (" (chosen)" if each["kept"] else ""),
+            f"{each['epochs']:,}",
+            f"{_raced(each):.4f}",
+            f"{each['val_loss']:.4f}",
+        )
+        for each in tried
+    ]
+    head = ("candidate", "epochs", f"validation {score_name(metric)}", "validation loss")
+    took = f" The race took {kept['seconds']:.1f} s." if "seconds" in kept else ""
+    content: list[Content] = [
+        f"{kept['why'][:1].upper()}{kept['why'][1:]}. Candidates train from the same seed; only "
+        f"the leading ones go on to the next round, and the winner goes on to the end.{took}",
+        *race(run),
+        Table(head, rows, "Candidates, best first"),
+    ]
+    return [Section("choice", "Automatic choice", "Which settings were tried?", content)]
+
+
+def _raced(each: dict[str, Any]) -> float:
+    """The score of a candidate; runs of earlier versions have micro-F1 only."""
+    value = each.get("value")
+    return float(each["val_micro_f1"] if value is None else value)
+
+
+def race(run: Run) -> list[Figure]:
+    """The candidates of the race by their best validation score, if there was one."""
+    tried = run.metrics.get("choice", {}).get("tried", [])
+    if not tried:
+        return []
+    metric = tried[0].get("metric", "micro_f1")
+    found = {
+        f"{each['name']}, {each['epochs']} epochs" + (" (chosen)" if each["kept"] else ""): _raced(
+            each
+        )
+        for each in tried
+    }
+    best = max(found, key=lambda name: better(metric, found[name]))
+    lower = better(metric, 1.0) < 0
+    svg = bars(
+        list(found),
+        [(score_name(metric), list(found.values()))],
+        long_names=True,
+        title="Race of candidates" + (" (lower is better)" if lower else ""),
+        description=f"{len(found)} candidates; the best is {best}, {found[best]:.4f}.",
+        y_label=f"{score_name(metric)} of the validation nodes",
+    )
+    return [Figure(svg, "The race that chose the settings.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +335,7 @@ def _layer_table(config: TrainConfig, layers: list[LayerStatistics]) -> Table:
 def time_split(run: Run) -> Section:
     """Seconds by purpose."""
     # Runs of earlier versions have not booked compiling, and later ones seldom compile.
-    found = {purpose: run.metrics.get(f"{purpose}_seconds", 0.0) for purpose in _PURPOSES}
+    found = {purpose: run.metrics.get(f"{purpose}_seconds", 0.0) for purpose in PURPOSES}
     seconds = {purpose: s for purpose, s in found.items() if s > 0 or purpose != "compiling"}
     total = math.fsum(seconds.values())
     shares = {purpose: value / (total or 1) for purpose, value in seconds.items()}
@@ -290,7 +349,7 @@ def time_split(run: Run) -> Section:
         unit=" s",
     )
     rows = [
-        (purpose, f"{seconds[purpose]:.2f}", f"{shares[purpose]:.1%}", _PURPOSES[purpose])
+        (purpose, f"{seconds[purpose]:.2f}", f"{shares[purpose]:.1%}", PURPOSES[purpose])
         for purpose in seconds
     ]
     content: list[Content] = [
@@ -306,9 +365,9 @@ def time_split(run: Run) -> Section:
 
 def settings(config: TrainConfig) -> Section:
     """First the settings that differ from the defaults, then all of them."""
-    chosen = {name: _setting(value) for name, value in config.to_dict().items()}
+    chosen = {name: setting_text(value) for name, value in config.to_dict().items()}
     standard = TrainConfig().complete().to_dict()
-    defaults = {name: _setting(value) for name, value in standard.items()}
+    defaults = {name: setting_text(value) for name, value in standard.items()}
     changed = [
         (name, value, defaults[name]) for name, value in chosen.items() if value != defaults[name]
     ]
@@ -320,7 +379,8 @@ def settings(config: TrainConfig) -> Section:
     return Section("settings", "Settings", "How was the model trained?", content)
 
 
-def _setting(value: Any) -> str:
+def setting_text(value: Any) -> str:
+    """The value of a setting as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

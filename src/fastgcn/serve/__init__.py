@@ -1,0 +1,1 @@
+"""A run as a service over HTTP, with a page for people (`pip install fastgcn[serve]`)."""

@@ -1,0 +1,1 @@
+"""Tuning: settings are searched on validation nodes with Optuna."""
