@@ -325,8 +325,13 @@ def cost_table(costs: Record) -> Table:
 
 
 def is_capped(member: Record) -> bool:
-    """True if even the largest size tried is within the time, so that the gain may be larger."""
-    return bool(member["equal"]["t"] >= max(point["t"] for point in member["curve"]))
+    """True if even the largest size tried is within the time, so that the gain may be larger.
+
+    Algorithm 2 itself is compared at its own size.
+    """
+    return member["member"] != BASELINE and bool(
+        member["equal"]["t"] >= max(point["t"] for point in member["curve"])
+    )
 
 
 def gain_of(costs: Record, member: Record) -> float | None:
