@@ -15,8 +15,8 @@ CURRENT = [ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - {DOCS / "LOG.md
 # Not scale.md, whose example runs under torchrun, theory.md, which tests/proofs runs, nor
 # tutorial.md, which tests/test_tutorial.py runs.
 PAGES = [
-    "architecture.md", "data.md", "diagnose.md", "own-networks.md", "report.md", "training.md",
-    "tuning.md",
+    "architecture.md", "data.md", "diagnose.md", "export.md", "own-networks.md", "report.md",
+    "training.md", "tuning.md",
 ]  # fmt: skip
 
 
