@@ -41,7 +41,7 @@ def computed(sampler: Sampler, graph: Graph) -> int:
 def growth(graph: Graph) -> str:
     adjacency, depths = fastgcn.normalize(graph), [1, 2, 3]
     found = {
-        "whole neighbourhoods": [computed(FullSampler(adjacency, k), graph) for k in depths],
+        "all neighbours": [computed(FullSampler(adjacency, k), graph) for k in depths],
         "GraphSAGE, 10 each": [
             computed(NeighborSampler(graph.csr, [10] * k, include_self=True), graph) for k in depths
         ],

@@ -154,7 +154,8 @@ def _shown(printed: str, value: Any) -> str:
     if value is not None:
         made = getattr(value, "_repr_html_", lambda: None)()
         # Blank lines would end a block of HTML; pandas' styles are not the site's.
-        made = made and re.sub(r"<style scoped>.*?</style>|\n(?=\s*\n)", "", made, flags=re.DOTALL)
+        unwanted = r'<style scoped>.*?</style>| border="1" class="dataframe"|\n(?=\s*\n)'
+        made = made and re.sub(unwanted, "", made, flags=re.DOTALL)
         parts.append(
             (made and f'<div class="output">{made}</div>\n') or f"```text\n{value!r}\n```\n"
         )
