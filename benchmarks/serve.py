@@ -250,7 +250,7 @@ async def _faults(
     """Mixed questions and faults until the time is over; resident memory every second."""
     begin, tally = time.perf_counter(), Tally()
     killed: list[float] = []
-    memory: list[tuple[float, int, int]] = []
+    memory: dict[int, list[tuple[int, int]]] = {}
 
     def over() -> bool:
         return time.perf_counter() - begin > seconds
@@ -346,14 +346,10 @@ async def _faults(
 
     async def watcher() -> None:
         while not over():
-            found = [worker.memory_full_info() for worker in _workers(process)]
-            memory.append(
-                (
-                    time.perf_counter() - begin,
-                    sum(each.rss for each in found),
-                    sum(each.uss for each in found),
-                )
-            )
+            for worker in _workers(process):
+                with suppress(psutil.Error):  # the killed one
+                    found = worker.memory_full_info()
+                    memory.setdefault(worker.pid, []).append((found.rss, found.uss))
             await asyncio.sleep(1)
 
     async with asyncio.TaskGroup() as group:
@@ -370,7 +366,7 @@ async def _faults(
         "wrong": tally.wrong,
         "broken_by_kill": len(tally.broken) - len(lost),
         "broken_otherwise": len(lost),
-        **_flatness(memory, seconds),
+        **_flatness([memory[worker.pid] for worker in _workers(process)]),
     }
 
 
@@ -384,14 +380,16 @@ def _workers(process: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-def _flatness(memory: list[tuple[float, int, int]], seconds: float) -> dict[str, float]:
-    """Resident memory of all workers: of the last fifth, and its growth since 30 to 50 %."""
-    first = [each for each in memory if 0.3 <= each[0] / seconds < 0.5]
-    last = [each for each in memory if each[0] / seconds >= 0.8]
+def _flatness(workers: list[list[tuple[int, int]]]) -> dict[str, float]:
+    """Resident memory of the workers that are left, and the largest growth of one of them: from
+    the second quarter of its life to the last fifth."""
     found: dict[str, float] = {}
-    for name, place in (("resident", 1), ("unshared", 2)):
-        early, late = (statistics.median(each[place] for each in part) for part in (first, last))
-        found |= {f"{name}_mb": late / 1e6, f"{name}_growth": late / early - 1}
+    for name, place in (("resident", 0), ("unshared", 1)):
+        series = [[each[place] for each in worker] for worker in workers]
+        early = [statistics.median(s[len(s) // 4 : len(s) // 2]) for s in series]
+        late = [statistics.median(s[-len(s) // 5 :]) for s in series]
+        found[f"{name}_mb"] = sum(late) / 1e6
+        found[f"{name}_growth"] = max(b / a - 1 for a, b in zip(early, late, strict=True))
     return found
 
 

@@ -1,20 +1,18 @@
-"""A real headless Chromium, driven over WebDriver's plain HTTP protocol."""
+"""A real headless Chromium, driven by Selenium."""
 
 import base64
 import json
-import re
 import shutil
-import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 # Quiet: nothing of the browser's own, such as looking for updates, may reach for the network.
 _FLAGS = (
@@ -38,53 +36,39 @@ def find_chromium() -> tuple[str, str]:
 def chromium() -> Iterator["Browser"]:
     """A fresh browser; it and its profile are gone afterwards."""
     program, driver = find_chromium()
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
-        subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True) as server,
-    ):
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = ChromeOptions()
+        options.binary_location = program
+        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        window = Chrome(options, ChromeService(driver))
         try:
-            assert server.stdout is not None
-            said = ""
-            while not (port := re.search(r"successfully on port (\d+)", said)):
-                said = server.stdout.readline()
-                assert said, "chromedriver ended before it listened"
-            browser = Browser(f"http://127.0.0.1:{port[1]}", program, profile)
-            try:
-                yield browser
-            finally:
-                browser.close()
+            yield Browser(window)
         finally:
-            server.terminate()
+            window.quit()
 
 
 class Browser:
-    """One window."""
+    """One window; `window` is Selenium's, which clicks and types."""
 
-    def __init__(self, server: str, program: str, profile: str) -> None:
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        self._session = server
-        options = {"binary": program, "args": [*_FLAGS, f"--user-data-dir={profile}"]}
-        wanted = {
-            "goog:chromeOptions": options,
-            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
-        }
-        made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
-        self._session = f"{server}/session/{made['sessionId']}"
+    def __init__(self, window: Chrome) -> None:
+        self.window = window
 
-    def open(self, page: Path, *, width: int = DESKTOP, dark: bool = False) -> None:
-        """Show a file in a window of this width, under a light or a dark system theme."""
+    def open(self, page: Path | str, *, width: int = DESKTOP, dark: bool = False) -> None:
+        """Show a file or an address in a window of this width, under a light or a dark theme."""
         screen = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": False}
         self._devtools("Emulation.setDeviceMetricsOverride", screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", {"features": [scheme]})
         # The browser's own first page may still be loading; its requests are not the page's.
-        self._ask("POST", "/url", {"url": "about:blank"})
+        self.window.get("about:blank")
         self.requests()
-        self._ask("POST", "/url", {"url": page.resolve().as_uri()})
+        self.window.get(page if isinstance(page, str) else page.resolve().as_uri())
 
     def script(self, body: str) -> Any:
         """What a function with this body returns in the page."""
-        return self._ask("POST", "/execute/sync", {"script": body, "args": []})
+        return self.window.execute_script(body)
 
     def console(self) -> list[str]:
         """Messages of the console since it was last asked."""
@@ -105,7 +89,7 @@ class Browser:
             try:
                 printed = self._devtools("Page.printToPDF", {"printBackground": True})
                 return base64.b64decode(printed["data"])
-            except RuntimeError:
+            except WebDriverException:
                 if wait is None:
                     raise
                 time.sleep(wait)
@@ -116,27 +100,11 @@ class Browser:
         shot = self._devtools("Page.captureScreenshot", {"captureBeyondViewport": True})
         return base64.b64decode(shot["data"])
 
-    def close(self) -> None:
-        self._ask("DELETE", "")
-
     def _log(self, kind: str) -> Any:
-        return self._ask("POST", "/se/log", {"type": kind})
+        return self.window.get_log(kind)  # type: ignore[no-untyped-call]
 
     def _devtools(self, command: str, parameters: dict[str, Any]) -> Any:
-        return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
-
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        request = urllib.request.Request(
-            self._session + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        try:
-            with self._opener.open(request, timeout=120) as answer:
-                return json.load(answer)["value"]
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{path}: {error.read().decode()[:500]}") from error
+        return self.window.execute_cdp_cmd(command, parameters)
 
 
 def check_page(browser: Browser, page: Path, *, width: int, dark: bool) -> None:

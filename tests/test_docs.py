@@ -18,9 +18,9 @@ CURRENT = [ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - {DOCS / "LOG.md
 
 # Not scale.md, whose example runs under torchrun, theory.md, which tests/proofs runs, nor
 # tutorial.md, which tests/test_tutorial.py runs.
-PAGES = ["start.md",
-    "architecture.md", "data.md", "diagnose.md", "own-networks.md", "report.md", "training.md",
-    "tuning.md",
+PAGES = [
+    "architecture.md", "data.md", "diagnose.md", "export.md", "own-networks.md", "report.md",
+    "start.md", "training.md", "tuning.md",
 ]  # fmt: skip
 
 

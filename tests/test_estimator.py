@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
 
 from fastgcn import (
     Graph,
@@ -27,8 +30,9 @@ from fastgcn import (
 )
 from fastgcn.config import SETTINGS
 from fastgcn.errors import InputError
-from fastgcn.estimator import FastGCNClassifier
+from fastgcn.estimator import FastGCNClassifier, FastGCNRegressor
 from tests.communities import communities, quick, weights_of
+from tests.regression import numbers
 from tests.strategies import split_of
 
 
@@ -256,6 +260,66 @@ def test_a_fitted_classifier_can_be_pickled() -> None:
     classifier = quick_classifier(dropout=0.1).fit(graph)
     again = pickle.loads(pickle.dumps(classifier))  # noqa: S301  (our own bytes)
     np.testing.assert_array_equal(again.predict_proba([1, 2]), classifier.predict_proba([1, 2]))
+
+
+@pytest.mark.parametrize("kind", [FastGCNClassifier, FastGCNRegressor])
+@pytest.mark.filterwarnings("ignore:Can't test estimator")
+def test_scikit_learns_own_checks(kind: type[Any]) -> None:
+    """All that hold for an estimator which does not take a matrix; the others fail by its refusal
+    of a matrix, and by nothing else."""
+    check_estimator(kind())  # by its tags, there is nothing else to check
+
+    class OfMatrices(kind):  # type: ignore[misc]
+        def __sklearn_tags__(self) -> Any:
+            tags = super().__sklearn_tags__()
+            tags.input_tags.two_d_array, tags.input_tags.one_d_array = True, False
+            tags.target_tags.required = True
+            return tags
+
+        __module__ = "fastgcn.estimator"
+
+    found = check_estimator(OfMatrices(), on_fail=None, on_skip=None)
+    failed = [each for each in found if each["status"] == "failed"]
+    assert sum(each["status"] == "passed" for each in found) >= 17
+    for each in failed:
+        causes, error = [], each["exception"]
+        while error is not None:
+            causes.append(str(error))
+            error = error.__cause__ or error.__context__
+        refused = any("X must be a Graph, or node ids" in text for text in causes)
+        # These are about the text of the error for a wrong matrix.
+        assert refused or each["check_name"] in {
+            "check_estimators_nan_inf", "check_classifiers_one_label",
+            "check_estimator_sparse_tag",
+        }, (each["check_name"], causes)  # fmt: skip
+
+
+def test_calibration_and_pipelines_over_node_ids(digits: Graph) -> None:
+    assert digits.labels is not None
+    train, test = digits.split.train, digits.split.test
+    calibrated = CalibratedClassifierCV(digits_classifier(digits), cv=2, method="sigmoid")
+    calibrated.fit(train, digits.labels[train])
+    chances = calibrated.predict_proba(test)
+    assert chances.sum(axis=1) == pytest.approx(np.ones(len(test)))
+    assert calibrated.score(test, digits.labels[test]) > 0.8
+    # A step that looks node ids up, and the network last.
+    places = {f"n{node}": node for node in range(digits.n_nodes)}
+    look_up = FunctionTransformer(lambda names: np.array([places[name] for name in names]))
+    model = make_pipeline(look_up, digits_classifier(digits))
+    search = GridSearchCV(model, {"fastgcnclassifier__hidden": [32]}, cv=2, error_score="raise")
+    search.fit([f"n{node}" for node in train], digits.labels[train])
+    assert search.score([f"n{node}" for node in test], digits.labels[test]) > 0.8
+
+
+def test_a_regressor_in_model_selection() -> None:
+    graph = numbers()
+    regressor = FastGCNRegressor(graph, preset="fast", epochs=40, threads=1)
+    assert graph.labels is not None
+    nodes = np.flatnonzero(np.isfinite(graph.labels))
+    scores = cross_val_score(regressor, nodes, graph.labels[nodes], cv=2)
+    assert scores.min() > 0.3
+    search = GridSearchCV(regressor, {"epochs": [1, 40]}, cv=2, error_score="raise")
+    assert search.fit(nodes, graph.labels[nodes]).best_params_ == {"epochs": 40}
 
 
 GRAPH = communities()

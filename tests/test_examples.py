@@ -9,7 +9,7 @@ import pytest
 SCRIPTS = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 # Packages that a script cannot do without and that are not in the `dev` extra.
-NEEDS = {"lightning_loader": "pytorch_lightning"}
+NEEDS = {"lightning_loader": "pytorch_lightning", "export_onnx": "onnxruntime"}
 
 
 @pytest.mark.filterwarnings("ignore:.*:Warning:(pytorch_lightning|lightning_utilities)")

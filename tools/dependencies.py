@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[1]
 LOCK, LICENCES = ROOT / "requirements-dev.lock", ROOT / "THIRD-PARTY.md"
 PINS, VERSION = ROOT / "constraints.txt", ROOT / "src" / "fastgcn" / "_version.py"
 
+# Extras that `make setup` does not install, because they are large: the lock file lacks them.
+LARGE = ("export", "mlflow", "wandb")
+
 # What builds the package; the lock file has it too.
 BUILD = ("hatchling", "editables")
 
@@ -59,9 +62,9 @@ def runtime() -> list[Requirement]:
 
 
 def extras(*names: str) -> list[Requirement]:
-    """The dependencies of these extras; of those for users if none is named."""
+    """The dependencies of these extras; if none is named, of those for users, but for `LARGE`."""
     groups: dict[str, list[str]] = project()["optional-dependencies"]
-    chosen = names or [name for name in groups if name not in ("dev", "fuzz")]
+    chosen = names or [name for name in groups if name not in ("dev", "fuzz", *LARGE)]
     return [Requirement(text) for name in chosen for text in groups[name]]
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastgcn.graph.csr import Cleaning
     from fastgcn.graph.graph import Graph, subgraph
     from fastgcn.infer.explain import Explanation, explain
+    from fastgcn.infer.export import Neighborhood, export, neighborhood
     from fastgcn.infer.new_nodes import embed_new, predict_new
     from fastgcn.infer.predict import embed, evaluate, predict
     from fastgcn.loader.batch import EdgeBlock, LayerBatch
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from fastgcn.sampling.check import check_sampler, tiny_graphs
     from fastgcn.sampling.layer import LayerSampler
     from fastgcn.sampling.neighborhood import FullSampler, NeighborSampler
-    from fastgcn.train.callbacks import TensorBoardLogger
+    from fastgcn.train.callbacks import Callback, EarlyStop, KeepWeights
+    from fastgcn.train.loggers import MLflowLogger, TensorBoardLogger, WandbLogger
     from fastgcn.train.loop import fit, resume
     from fastgcn.train.presets import (
         authors_code,
@@ -100,13 +102,21 @@ _HOME = {
     "embed_new": "fastgcn.infer.new_nodes",
     "explain": "fastgcn.infer.explain",
     "Explanation": "fastgcn.infer.explain",
+    "export": "fastgcn.infer.export",
+    "neighborhood": "fastgcn.infer.export",
+    "Neighborhood": "fastgcn.infer.export",
     "evaluate": "fastgcn.infer.predict",
     "Metrics": "fastgcn.metrics",
     "confusion": "fastgcn.report.notebook",
     "plot": "fastgcn.report.notebook",
     "FastGCNClassifier": "fastgcn.estimator",
     "FastGCNRegressor": "fastgcn.estimator",
-    "TensorBoardLogger": "fastgcn.train.callbacks",
+    "Callback": "fastgcn.train.callbacks",
+    "EarlyStop": "fastgcn.train.callbacks",
+    "KeepWeights": "fastgcn.train.callbacks",
+    "TensorBoardLogger": "fastgcn.train.loggers",
+    "MLflowLogger": "fastgcn.train.loggers",
+    "WandbLogger": "fastgcn.train.loggers",
     "FastGCNError": "fastgcn.errors",
     "DivergedError": "fastgcn.errors",
 }
@@ -159,13 +169,21 @@ __all__ = [  # noqa: RUF022  (in the order in which data pass through them)
     "embed_new",
     "explain",
     "Explanation",
+    "export",
+    "neighborhood",
+    "Neighborhood",
     "evaluate",
     "Metrics",
     "confusion",
     "plot",
     "FastGCNClassifier",
     "FastGCNRegressor",
+    "Callback",
+    "EarlyStop",
+    "KeepWeights",
     "TensorBoardLogger",
+    "MLflowLogger",
+    "WandbLogger",
     "FastGCNError",
     "DivergedError",
 ]

@@ -70,7 +70,7 @@ class AttentionLayer(nn.Module):
     def forward(self, h: Tensor, block: Block) -> Tensor:
         source, target = block.edge_index
         rows, (n_dst, own) = h @ self.source_weight, (block.size[1], block.own_rows(h))
-        sent = rows.view(len(h), self.heads, -1)[source]
+        sent = rows.view(h.shape[0], self.heads, -1)[source]
         asked = (own @ self.query_weight).view(n_dst, self.heads, -1)[target]
         score = (leaky_relu(sent + asked, 0.2) * self.attention).sum(dim=2)
         alpha = weighted_softmax(score, block.edge_weight[:, None], target, n_dst)

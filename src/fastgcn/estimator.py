@@ -35,6 +35,15 @@ class _NodeEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for name in SETTINGS:
             setattr(self, name, settings.get(name))
 
+    def __sklearn_tags__(self) -> Any:
+        """X is a graph or a column of node ids, never a matrix; a graph has labels of its own."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.one_d_array = False, True
+        tags.target_tags.required = False
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = True
+        return tags
+
     def _labels(self, graph: Graph, y: Any, k: int) -> Labels:
         """The labels of k nodes as a graph has them."""
         raise NotImplementedError
@@ -82,7 +91,8 @@ class _NodeEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.graph is None:
             kind = type(self).__name__
             raise InputError(
-                f"X must be a Graph, or node ids if the estimator has a graph: {kind}(graph=...)"
+                f"X must be a Graph, or node ids if the estimator has a graph: {kind}(graph=...); "
+                "a matrix has no edges, fastgcn.Graph.from_edges(..., features=X, labels=y) has"
             )
         graph, nodes = self.graph, _nodes(self.graph, X)
         if y is not None:
@@ -101,8 +111,11 @@ class FastGCNClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
 
     * `FastGCNClassifier().fit(graph)` trains on the training part of the graph's split;
     * `FastGCNClassifier(graph=graph).fit(node_ids)` trains on those nodes, which is what
-      `cross_val_score` and `GridSearchCV` need: X is the array of node ids. The validation
-      part of the graph's split, less those nodes, chooses the weights kept.
+      `cross_val_score`, `GridSearchCV` and `CalibratedClassifierCV` need: X is the array of node
+      ids. The validation part of the graph's split, less those nodes, chooses the weights kept.
+
+    A matrix of features is refused: it has no edges. The tags of scikit-learn say so
+    (`input_tags.two_d_array` is False), so `check_estimator` leaves out what needs a matrix.
 
     `predict`, `predict_proba` and `transform` take node ids of the fitted graph, or a `Graph`,
     which means all of its nodes.

@@ -129,7 +129,7 @@ def test_the_report_draws_a_line_through_what_was_validated(every: int) -> None:
 
 
 def test_the_view_keeps_the_last_score(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with EpochView(3, None, tmp_path, show=True) as view:
+    with EpochView(3, tmp_path, show=True) as view:
         view._epochs._next_line = float("inf")  # the last line alone
         for epoch, score in ((1, {}), (2, {"val_micro_f1": 0.25, "val_loss": 1.0}), (3, {})):
             view({"epoch": epoch, "train_loss": 1.0, "seconds_per_batch": 0.001} | score)

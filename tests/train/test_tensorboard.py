@@ -8,7 +8,7 @@ import pytest
 
 from fastgcn import fit
 from fastgcn.errors import InputError, MissingDependencyError
-from fastgcn.train.callbacks import TensorBoardLogger
+from fastgcn.train.loggers import TensorBoardLogger
 from tests.communities import communities, quick
 
 Curves = dict[str, list[tuple[int, float]]]

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sqlite3
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import fastgcn
 from fastgcn.config import TrainConfig
-from fastgcn.errors import FastGCNError, InputError
+from fastgcn.errors import FastGCNError, InputError, MissingDependencyError
 from fastgcn.graph.graph import Graph
 from fastgcn.settings import read_toml
 from fastgcn.train.presets import resolve
@@ -143,6 +144,12 @@ def test_settings_that_do_not_train_are_stopped_trials(
     assert [each.why for each in found.trials] == ["", "too large", "too large"]
 
 
+def test_an_automatic_choice_that_diverges_is_one_sentence(graph: Graph) -> None:
+    huge = replace(graph, features=np.full_like(graph.features, 3e37))
+    with pytest.raises(InputError, match="automatic settings diverged, where"):
+        tune(huge, trials=2, feature_scaling="none", learning_rate=1.0, **FEW)
+
+
 @pytest.mark.parametrize("sampled", [False, True])
 def test_every_corner_of_the_space_gives_settings_that_fit_each_other(
     graph: Graph, sampled: bool
@@ -192,6 +199,12 @@ def test_what_is_not_a_duration(text: str) -> None:
 def test_wrong_options(graph: Graph, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         tune(graph, **options)
+
+
+def test_without_optuna(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'fastgcn\[tune\]'"):
+        tune(graph)
 
 
 def test_files_that_are_no_study(graph: Graph, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import traceback
 import typer
 
 from fastgcn._version import __version__
-from fastgcn.cli import about, apply, data, explain, report, serve, train, tune
+from fastgcn.cli import about, apply, data, explain, export, report, serve, train, tune
 from fastgcn.cli.ending import INPUT, INSIDE, Stopped, report_failure, signals
 from fastgcn.cli.output import say, take_any_stream
 from fastgcn.errors import ElsewhereError, FastGCNError
@@ -32,6 +32,7 @@ app.command("evaluate")(apply.evaluate)
 app.command("predict")(apply.predict)
 app.command("embed")(apply.embed)
 app.command("explain")(explain.explain)
+app.command("export")(export.export)
 app.command("serve")(serve.serve)
 app.command("report")(report.report)
 app.command("diagnose")(report.diagnose)

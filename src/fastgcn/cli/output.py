@@ -206,20 +206,17 @@ def show_classes(part: str, classes: dict[str, list[float]], names: Any) -> None
 class EpochView:
     """Shows the record of each epoch; if a run is interrupted, says how to continue it."""
 
-    def __init__(self, epochs: int, tensorboard: Path | None, run_dir: Path, *, show: bool) -> None:
-        from fastgcn.train.callbacks import ShowEpochs, TensorBoardLogger
+    def __init__(self, epochs: int, run_dir: Path, *, show: bool) -> None:
+        from fastgcn.train.callbacks import ShowEpochs
 
         self._run_dir = run_dir
         self._epochs = ShowEpochs(epochs, show=show)
-        self._log = None if tensorboard is None else TensorBoardLogger(tensorboard)
 
     def __enter__(self) -> "EpochView":
         self._epochs.__enter__()
         return self
 
     def __call__(self, record: dict[str, Any]) -> None:
-        if self._log is not None:
-            self._log(record)
         self._epochs(record)
 
     def __exit__(
@@ -229,8 +226,6 @@ class EpochView:
         trace: TracebackType | None,
     ) -> None:
         self._epochs.__exit__(kind, error, trace)
-        if self._log is not None:
-            self._log.close()
         begun = (self._run_dir / "config.json").exists()
         if isinstance(error, Stopped) and begun:
             error.hint = f"continue with: fastgcn train --resume {self._run_dir}"

@@ -24,7 +24,7 @@ from fastgcn.cli.data import (
 from fastgcn.cli.ending import signals
 from fastgcn.cli.output import EpochView, emit_json, say, show_result
 from fastgcn.config import SETTINGS
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, nearest
 from fastgcn.settings import Setting, read_assignments, read_toml
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fastgcn.config import TrainConfig
     from fastgcn.graph.graph import Graph
     from fastgcn.network import Network
+    from fastgcn.train.callbacks import Callback
     from fastgcn.train.race import Choice
     from fastgcn.train.run import Run
 
@@ -143,6 +144,12 @@ def train(
         Path | None,
         typer.Option("--from", help="Start from the weights and settings of this run."),
     ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Log each epoch: tensorboard (in RUN/tensorboard), mlflow or wandb; repeatable."
+        ),
+    ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
     timeout: Timeout = None,
     json: Json = False,
@@ -162,7 +169,7 @@ def train(
         flags["preset"] = "fast"
     if (data is None) == (resume is None):
         raise InputError("give either DATA to train on or --resume RUN to continue")
-    ignored = _given(ctx, but=("resume", "epochs", "tensorboard", "timeout", "json"))
+    ignored = _given(ctx, but=("resume", "epochs", "log", "tensorboard", "timeout", "json"))
     if resume is not None and ignored:
         raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
     from fastgcn.train.presets import resolve
@@ -178,10 +185,13 @@ def train(
             )
             folder, again = run_folder(group, run_dir, graph.name)
         assert folder is not None
+        logs = jointly(
+            group, "loggers", lambda: loggers(log, tensorboard, folder) if speaks(group) else []
+        )
         run: Run | None
         if again:
             more = flags.get("epochs") if resume is not None else None
-            run = _resume(folder, tensorboard, json, group, more)
+            run = _resume(folder, logs, json, group, more)
         else:
 
             def chosen() -> "Choice":
@@ -195,13 +205,33 @@ def train(
             begun = None if start is None else jointly(group, "the run", lambda: Run.load(start))
             choice = jointly(group, "settings", chosen)
             model = None if begun is None else begun.model
-            run = _train(graph, choice, folder, tensorboard, json, shard, model)
+            run = _train(graph, choice, folder, logs, json, shard, model)
     if run is None or not speaks(group):
         return
     if json:
         emit_json(run.metrics | {"run": str(run.path)})
     else:
         show_result(run)
+
+
+def loggers(
+    names: Sequence[str] | None, tensorboard: Path | None, run_dir: Path
+) -> "list[Callback]":
+    """The loggers that are asked for."""
+    from fastgcn.train.loggers import MLflowLogger, TensorBoardLogger, WandbLogger
+
+    known: dict[str, Callable[[], Callback]] = {
+        "tensorboard": lambda: TensorBoardLogger(tensorboard or run_dir / "tensorboard"),
+        "mlflow": lambda: MLflowLogger(name=run_dir.name),
+        "wandb": lambda: WandbLogger(name=run_dir.name),
+    }
+    asked = dict.fromkeys([*(["tensorboard"] if tensorboard else []), *(names or ())])
+    for name in asked:
+        if name not in known:
+            raise InputError(
+                f"--log must be {', '.join(known)}, got {name!r}{nearest(name, known)}"
+            )
+    return [known[name]() for name in asked]
 
 
 def _given(ctx: typer.Context, *, but: tuple[str, ...]) -> list[str]:
@@ -219,7 +249,7 @@ def _train(
     graph: "Graph",
     choice: "Choice",
     run_dir: Path,
-    tensorboard: Path | None,
+    logs: "Sequence[Callback]",
     json: bool,
     shard: "Shard | None",
     model: "Network | None" = None,
@@ -231,14 +261,14 @@ def _train(
         with signals.at_epochs() as stop:
             return fit(callbacks=[stop])
     _announce(graph, choice.config)
-    view = EpochView(choice.config.epochs, tensorboard, run_dir, show=not json)
+    view = EpochView(choice.config.epochs, run_dir, show=not json)
     with signals.at_epochs() as stop, view as on_epoch:
-        return fit(callbacks=[on_epoch, stop])
+        return fit(callbacks=[on_epoch, *logs, stop])
 
 
 def _resume(
     run_dir: Path,
-    tensorboard: Path | None,
+    logs: "Sequence[Callback]",
     json: bool,
     group: "ProcessGroup | None",
     epochs: int | None = None,
@@ -264,9 +294,9 @@ def _resume(
             return resume(run_dir, graph, callbacks=[stop], shard=shard)
     config = RunFolder(run_dir, about).config
     _announce(graph, config)
-    view = EpochView(epochs or config.epochs, tensorboard, run_dir, show=not json)
+    view = EpochView(epochs or config.epochs, run_dir, show=not json)
     with signals.at_epochs() as stop, view as on_epoch:
-        return resume(run_dir, graph, callbacks=[on_epoch, stop], shard=shard, epochs=epochs)
+        return resume(run_dir, graph, callbacks=[on_epoch, *logs, stop], shard=shard, epochs=epochs)
 
 
 def _announce(graph: "Graph", config: "TrainConfig") -> None:

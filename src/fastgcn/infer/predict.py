@@ -139,6 +139,11 @@ def _asked(graph: "Graph | Shard", nodes: Any, ids: Sequence[Any] | None) -> Any
     return nodes
 
 
+def asked_nodes(run_or_model: "Run | Network", graph: Graph, nodes: Any) -> IntArray:
+    """The nodes that `predict` would be given; raises if the network does not fit the graph."""
+    return _checked_nodes(run_or_model, graph, _asked(graph, nodes, None), "auto")
+
+
 def predict_parts(
     run_or_model: "Run | Network",
     graph: "Graph | Shard",

@@ -313,6 +313,7 @@ class Served:
                 for i, name in enumerate(columns.names[:_FEATURES_SHOWN])
             ],
             "features": graph.n_features,
+            "encoded": bool(columns.encoders),
             "scores": {
                 f"test_{name}": run.metrics[f"test_{name}"]
                 for name in scores

@@ -1,9 +1,11 @@
 """Starting the service: one process, or several workers that share the socket and the releases."""
 
+import ctypes
 import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,9 @@ from fastgcn.serve.releases import Releases
 
 # Connections at once; each takes a few tens of kilobytes.
 _CONNECTIONS = 1_000
+
+# Settings of glibc's malloc.
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 
 
 def serve(
@@ -68,10 +73,23 @@ def serve(
             raise InputError("a worker of the service could not start; its last lines say why")
 
 
+def steady_memory() -> None:
+    """Let glibc give large arrays back to the system at once, and share what it keeps.
+
+    By default it keeps arrays of up to 32 MB in a heap for each thread: with reloads and large
+    neighbourhoods, two workers of 320 MB grew by 12 % in a minute.
+    """
+    with suppress(OSError, AttributeError):  # another C library has no such settings
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_MMAP_THRESHOLD, 1 << 18)
+        libc.mallopt(_ARENA_MAX, 2)
+
+
 def _app(releases: Releases, token: str | None, threads: int) -> object:
     """The application, made in the worker."""
     from fastgcn.serve.app import create_app
 
+    steady_memory()
     silent()
     return create_app(releases, token, threads)
 

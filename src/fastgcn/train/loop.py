@@ -23,7 +23,7 @@ from fastgcn.kernels.compiling import clock
 from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.model import GCN, all_finite
 from fastgcn.progress import note, shown, visible
-from fastgcn.train.callbacks import ShowEpochs
+from fastgcn.train.callbacks import ShowEpochs, told
 from fastgcn.train.decision import decide, usual_scores, warnings
 from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.presets import resolve, resolve_own
@@ -73,7 +73,8 @@ def fit(
     rows of `blocks[0].src`. `run.model.module` is your module with the best weights.
 
     `callbacks` are called with the record of each epoch. If one returns True, training ends
-    after that epoch, and the run is finished as if early stopping had ended it.
+    after that epoch, and the run is finished as if early stopping had ended it. A `Callback` is
+    also told of the start and the end: `EarlyStop`, `KeepWeights` and loggers are such.
 
     With `progress=True`, standard error (in a notebook, the cell) shows the epochs and what was
     chosen for you: a bar on a terminal, lines elsewhere. With False, nothing is shown. By default,
@@ -254,23 +255,25 @@ def _train(
             "validate_every": backend.validate_every,
             **describe(backend.model, graph.class_names, graph.feature_names),
         }
-    if choice.training is not None:
-        if folder is not None:
-            folder.write_history(training.history)
-        stopped = _tell(training, folder, callbacks)
-    saved = time.monotonic()
-    while training.has_more_epochs and not stopped:
-        try:
-            record = training.epoch()
-        except NotFiniteError as wrong:
-            _diverged(graph, training, folder, choice, str(wrong))
-        if folder is not None:
-            folder.append_history(record)
-            if time.monotonic() - saved >= _CHECKPOINT_EVERY:
-                folder.save_checkpoint(training.checkpoint())
-                saved = time.monotonic()
-        stopped = _stops(training, folder, callbacks, record)
-    return _finish(graph, training, folder, choice)
+    earlier = [] if choice.training is not None else list(training.history)
+    with told(callbacks, training, earlier) as finished:
+        if choice.training is not None:
+            if folder is not None:
+                folder.write_history(training.history)
+            stopped = _tell(training, folder, callbacks)
+        saved = time.monotonic()
+        while training.has_more_epochs and not stopped:
+            try:
+                record = training.epoch()
+            except NotFiniteError as wrong:
+                _diverged(graph, training, folder, choice, str(wrong))
+            if folder is not None:
+                folder.append_history(record)
+                if time.monotonic() - saved >= _CHECKPOINT_EVERY:
+                    folder.save_checkpoint(training.checkpoint())
+                    saved = time.monotonic()
+            stopped = _stops(training, folder, callbacks, record)
+        return finished(_finish(graph, training, folder, choice))
 
 
 def _tell(training: Training, folder: RunFolder | None, callbacks: Sequence[Callback]) -> bool:

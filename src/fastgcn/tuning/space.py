@@ -84,6 +84,9 @@ def space(
         found["loss"] = OneOf(("mse", "huber"))
     if base.neighbor_sampling:  # GraphSAGE fixes these
         del found["normalization"], found["network"], found["layers"]
+    if base.aggregator != "convolution":  # so do other aggregators
+        del found["normalization"], found["network"]
+        found["norm"] = OneOf(("none", "layer"))
     return {name: each for name, each in found.items() if not set(DECIDES[name]) & set(given)}
 
 

@@ -462,6 +462,11 @@ def _one_trial(search: _Search, index: int, deadline: float) -> int | None:
     try:
         ended = _train(search, trial, settings, None if automatic else deadline)
     except (NotFiniteError, FastGCNError) as error:
+        if automatic and isinstance(error, NotFiniteError):
+            raise InputError(
+                f"training with the automatic settings diverged, where {error}; scale the features "
+                "(--feature-scaling standard) or give a lower --learning-rate"
+            ) from None
         if automatic:
             raise
         trial.set_user_attr("why", str(error))

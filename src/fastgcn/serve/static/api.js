@@ -1,0 +1,47 @@
+// Asking the service. The token is kept in this tab only.
+
+const KEY = 'fastgcn-token';
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(KEY, token);
+}
+
+async function ask(path, options, accept) {
+  const headers = { Accept: accept, ...(options.body ? { 'Content-Type': 'application/json' } : {}) };
+  const token = sessionStorage.getItem(KEY);
+  if (token) headers.Authorization = `Bearer ${token}`;
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers });
+  } catch {
+    throw new Refused(0, 'The service does not answer.');
+  }
+  if (answer.ok) return answer;
+  let message = `The service answered with status ${answer.status}.`;
+  try {
+    message = (await answer.json()).error ?? message;
+  } catch {
+    // not of this service: the status says enough
+  }
+  throw new Refused(answer.status, message);
+}
+
+export async function get(path) {
+  return (await ask(path, {}, 'application/json')).json();
+}
+
+export async function post(path, body) {
+  return (await ask(path, { method: 'POST', body: JSON.stringify(body) }, 'application/json')).json();
+}
+
+export async function postForCsv(path, body) {
+  const answer = await ask(path, { method: 'POST', body: JSON.stringify(body) }, 'text/csv');
+  return { text: await answer.text(), notes: JSON.parse(answer.headers.get('x-fastgcn-notes') ?? '[]') };
+}
