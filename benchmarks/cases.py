@@ -65,20 +65,23 @@ def graph(name: str, split: str | None, split_seed: int | None = None) -> Graph:
     return loaded
 
 
-def preferred_rate(validation: dict[float, list[float]]) -> float:
-    """The smallest rate whose mean validation score is within one standard error of the best.
+def best_rate(validation: dict[float, list[float]]) -> float:
+    """The rate with the best mean validation score; of equal ones, the smallest.
 
-    The score of a run is the best of its epochs, and a larger rate has a noisier curve, whose
-    best epoch flatters it; between rates that validation cannot tell apart, the steadier one is
-    taken.
-
-    >>> preferred_rate({0.01: [0.90, 0.92], 0.001: [0.905, 0.905], 0.0001: [0.8, 0.8]})
-    0.001
+    >>> best_rate({0.01: [0.90, 0.92], 0.001: [0.905, 0.905], 0.0001: [0.8, 0.8]})
+    0.01
     """
     means = {rate: float(np.mean(scores)) for rate, scores in validation.items()}
-    best = validation[max(means, key=lambda rate: means[rate])]
-    error = float(np.std(best, ddof=1)) / len(best) ** 0.5 if len(best) > 1 else 0.0
-    return min(rate for rate, mean in means.items() if mean >= float(np.mean(best)) - error)
+    return min(means, key=lambda rate: (-means[rate], rate))
+
+
+def without_test(run: Record) -> Record:
+    """What a choice between runs may see of one: nothing of its test nodes.
+
+    >>> without_test({"val_micro_f1": 0.8, "test_micro_f1": 0.9, "curve": {"test": [0.9]}})
+    {'val_micro_f1': 0.8}
+    """
+    return {name: v for name, v in run.items() if "test" not in name and name != "curve"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +124,16 @@ class Case:
         if len(self.rates) == 1:
             return self.rates[0]
         found = {
-            rate: [s["val_micro_f1"] for s in self._on_file(results, self._search_config, rate)]
+            rate: [
+                without_test(run)["val_micro_f1"]
+                for run in self._on_file(results, self._search_config, rate)
+            ]
             for rate in self.rates
         }
         common = min(map(len, found.values()))
         if common < min(self.search_seeds, self.seeds):
             return None
-        return preferred_rate({rate: scores[:common] for rate, scores in found.items()})
+        return best_rate({rate: scores[:common] for rate, scores in found.items()})
 
     def runs(self, results: Results, *, timed: bool = False) -> list[Record]:
         """The results at the chosen rate, for seeds 0, 1, ... as far as they are on file.

@@ -7,7 +7,7 @@ page from the results. What is measured is in the modules named like the command
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -148,11 +148,16 @@ def _run(
 
 
 @_measures()
-def accuracy(seeds: Seeds = None) -> Suite:
+def accuracy(
+    seeds: Seeds = None,
+    jobs: Annotated[int, typer.Option(help="Processes that train at once, each on one core.")] = 1,
+) -> Suite:
     """Train with the paper's settings and with the best found; validation chooses."""
-    from benchmarks.accuracy import SEEDS, experiments
+    from benchmarks.accuracy import SEEDS, experiments, measure_together
 
-    return Suite(experiments(seeds or SEEDS), "accuracy.jsonl", "benchmarks.md")
+    seeds = seeds or SEEDS
+    together = partial(measure_together, seeds=seeds, jobs=jobs)
+    return Suite(experiments(seeds), "accuracy.jsonl", "benchmarks.md", measure=together)
 
 
 @_measures()

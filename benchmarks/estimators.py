@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+
 from benchmarks.cases import OWN_SPLIT, Case, from_cases, graph
 from benchmarks.network import GradientErrors, TrainedNetwork, time_steps
 from benchmarks.pages import DASH, Experiment, from_records, line_figure, mean_sd, short
@@ -306,7 +308,12 @@ def cost_table(costs: Record) -> Table:
     for each in costs["members"]:
         there, gain = each["equal"], gain_of(costs, each)
         known = there is not None
-        at_equal_time = (f"{there['t']:,}", _error(there), short(gain)) if known else (DASH,) * 3
+        least = "≥ " if known and is_capped(each) else ""
+        at_equal_time = (
+            (f"{least}{there['t']:,}", _error(there), f"{least}{short(gain)}")
+            if known
+            else (DASH,) * 3
+        )
         cells = (_error(each), short(each["variance"]), short(each["rows"]))
         rows.append((each["member"], *cells, f"{1000 * each['seconds']:.2f}", *at_equal_time))
     head = (
@@ -315,6 +322,16 @@ def cost_table(costs: Record) -> Table:
     )  # fmt: skip
     caption = f"Error of the gradient and time on {costs['data']}, t = {costs['t']:,}"
     return Table(head, rows, caption)
+
+
+def is_capped(member: Record) -> bool:
+    """True if even the largest size tried is within the time, so that the gain may be larger.
+
+    Algorithm 2 itself is compared at its own size.
+    """
+    return member["member"] != BASELINE and bool(
+        member["equal"]["t"] >= max(point["t"] for point in member["curve"])
+    )
 
 
 def gain_of(costs: Record, member: Record) -> float | None:
@@ -329,14 +346,27 @@ def finding(costs: Record) -> str:
     gains = {each["member"]: gain_of(costs, each) for each in costs["members"]}
     known = {name: gain for name, gain in gains.items() if gain is not None}
     best = max(known, key=lambda name: known[name])
+    at = {each["member"]: each for each in costs["members"] if each["equal"] is not None}
     text = f"On {costs['data']}, at the time that a step of Algorithm 2 takes with "
     text += f"t = {costs['t']:,}, "
     if known[best] < _CLEARLY:
         text += "no estimator's error is clearly below its own."
     else:
-        text += f"the smallest error is that of {best}: {short(known[best])} times below its own."
+        least = "at least " if is_capped(at[best]) else ""
+        text += f"the smallest error is that of {best}: {least}{short(known[best])} times below its"
+        text += " own."
+        alike = [name for name in at if name != best and _alike(at[name], at[best])]
+        if alike:
+            text += f" Not distinguishable from it: {', '.join(alike)}."
     slow = len(gains) - len(known)
     return f"{text} {slow} of {len(gains)} take longer at any size tried." if slow else text
+
+
+def _alike(member: Record, best: Record) -> bool:
+    """True if two errors at equal time differ by no more than the error of their difference."""
+    one, other = member["equal"], best["equal"]
+    spread = float(np.hypot(one["standard_error"], other["standard_error"]))
+    return bool(abs(one["error"] - other["error"]) <= spread)
 
 
 def figure(costs: Record) -> Figure | None:

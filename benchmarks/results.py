@@ -73,6 +73,11 @@ class Results:
     def __len__(self) -> int:
         return len(self._lines)
 
+    @property
+    def count(self) -> int:
+        """How many fresh results are on file."""
+        return sum(not is_stale(line) for line in self._lines.values())
+
     def read_again(self) -> None:
         """Take in what other processes have measured."""
         self._read(self.path)
@@ -85,7 +90,7 @@ class Results:
             try:
                 record = json.loads(line)
                 dict(record["value"])
-                self._lines[_name(_current(record["key"]))] = record
+                self._lines[_name(record["key"])] = record
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise FormatError(f"{path}, line {number}, is not a result") from None
 
@@ -231,7 +236,7 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _name(key: Key) -> str:
-    return json.dumps(key, sort_keys=True)
+    return json.dumps(_current(dict(key)), sort_keys=True)
 
 
 def _current(key: Record) -> Record:
@@ -248,7 +253,11 @@ def _current(key: Record) -> Record:
 
 
 def _complete(settings: Record) -> Record:
-    return TrainConfig.from_dict(settings).complete().to_dict()
+    config = TrainConfig.from_dict(settings).complete()
+    known = config.to_dict()
+    if not config.neighbor_sampling:
+        del known["fanouts"]  # of GraphSAGE alone
+    return known
 
 
 @cache

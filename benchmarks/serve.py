@@ -327,16 +327,16 @@ async def _faults(
                 writer.close()
 
     async def reloads() -> None:
-        connection, names = Connection(host, port), ("two", "one")
         every = max(seconds / 8, 5)
         for turn in range(1000):
             for _ in range(int(every * 10)):
                 if over():
-                    connection.close()
                     return
                 await asyncio.sleep(0.1)
-            body = json.dumps({"run": names[turn % 2]}).encode()
+            connection = Connection(host, port)  # the service closes one that is idle for so long
+            body = json.dumps({"run": ("two", "one")[turn % 2]}).encode()
             await ask(connection, "reload", "POST", "/reload", body, expected=(200,))
+            connection.close()
 
     async def killer() -> None:
         await asyncio.sleep(0.15 * seconds)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import plain_fastgcn
+from benchmarks import plain_authors
 from benchmarks.pages import Claim, Experiment, claims_table, from_records, mean_sd, short
 from benchmarks.processes import fresh
 from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record
@@ -277,7 +277,7 @@ def measure_training(*, data: str, rounds: int, epochs: int | None) -> Record:
 
     def plain(_: int, *, epochs: int | None = None) -> None:
         count = epochs or found["ours"]["epochs"]
-        found["plain"] = plain_fastgcn.train(graph, config, epochs=count)
+        found["plain"] = plain_authors.train(graph, config, epochs=count)
 
     trial = partial(plain, epochs=_TRIAL)
     trials = {threads: wall_clock(on_threads(threads, trial), 1) for threads in (1, 0)}

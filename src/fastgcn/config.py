@@ -173,7 +173,7 @@ class TrainConfig:
     correct_weights: bool = _sampling(
         True, "Weight draws without bias; false has the factor of the authors' program.")
     fanouts: tuple[int, ...] = _sampling(
-        (10, 25), "GraphSAGE: neighbours drawn a node, from the input up.", at_least=1)
+        (25, 10), "GraphSAGE: neighbours drawn a node, from the input up.", at_least=1)
 
     batch_size: int = _training(256, "Training nodes a step.", automatic=True, at_least=1)
     learning_rate: float = _training(0.01, "Adam's step size.", automatic=True, above=0)

@@ -63,6 +63,11 @@ def test_steps_agree(
         assert step(blocks, rows, labels[batch]) == pytest.approx(expected.item(), rel=1e-4)
     for ours, reference in zip(model.parameters(), other.parameters(), strict=True):
         assert_allclose(ours.detach(), reference.detach(), rtol=1e-3, atol=1e-5)
+        # Adam's step hardly depends on the size of a gradient; its moments do.
+        mine, moments = step.optimizer.state_of(ours), theirs.state[reference]
+        for name in ("exp_avg", "exp_avg_sq"):
+            scale = float(moments[name].abs().max())
+            assert_allclose(mine[name], moments[name], rtol=1e-3, atol=1e-4 * scale)
 
 
 @pytest.mark.parametrize(

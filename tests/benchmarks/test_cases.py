@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from benchmarks.accuracy import table
-from benchmarks.cases import Case, follow, preferred_rate
+from benchmarks.cases import Case, best_rate, follow, without_test
 from benchmarks.pages import Experiment, measure
 from benchmarks.results import Measurement, Results
 
@@ -29,9 +29,9 @@ def results(tmp_path: Path) -> Results:
     return Results(tmp_path / "r.jsonl")
 
 
-def put(results: Results, wanted: Measurement, validation: float) -> None:
+def put(results: Results, wanted: Measurement, validation: float, test: float = 0.5) -> None:
     """A made-up result in the place of a measured one."""
-    value = {"val_micro_f1": validation, "test_micro_f1": validation / 2}
+    value = {"val_micro_f1": validation, "test_micro_f1": test}
     results.measure(Measurement("", wanted.key, lambda: value, ("fastgcn.errors",)))
 
 
@@ -46,12 +46,13 @@ def told(measurements: list[Measurement]) -> list[tuple[float, int, int]]:
     [
         ({0.01: [0.9, 0.9], 0.001: [0.8, 0.8]}, 0.01),
         ({0.01: [0.8, 0.8], 0.001: [0.9, 0.9]}, 0.001),
-        ({0.01: [0.88, 0.92], 0.001: [0.89, 0.89], 0.0001: [0.87, 0.87]}, 0.001),
+        ({0.01: [0.88, 0.92], 0.001: [0.89, 0.89], 0.0001: [0.87, 0.87]}, 0.01),
+        ({0.01: [0.9, 0.8], 0.001: [0.8, 0.9]}, 0.001),  # of equal ones the smallest
         ({0.01: [0.9]}, 0.01),
     ],
 )
-def test_preferred_rate(validation: dict[float, list[float]], expected: float) -> None:
-    assert preferred_rate(validation) == expected
+def test_best_rate(validation: dict[float, list[float]], expected: float) -> None:
+    assert best_rate(validation) == expected
 
 
 def test_rates_are_searched_before_the_rest_of_the_seeds(results: Results) -> None:
@@ -60,6 +61,20 @@ def test_rates_are_searched_before_the_rest_of_the_seeds(results: Results) -> No
         put(results, next(plan), validation)
     assert CASE.rate(results) == 0.001
     assert told(list(plan)) == [(0.001, seed, 8) for seed in range(3)]
+
+
+def test_test_scores_have_no_part_in_the_choice(results: Results) -> None:
+    """Validation prefers one rate, test the other; and what chooses is given no test score."""
+    plan = CASE.plan(results)
+    put(results, next(plan), validation=0.8, test=0.1)
+    put(results, next(plan), validation=0.6, test=0.9)
+    assert CASE.rate(results) == 0.01
+    assert told(list(plan)) == [(0.01, seed, 8) for seed in range(3)]
+    everything = {
+        "val_micro_f1": 1, "test_micro_f1": 2, "test_loss": 3, "test_classes": {}, "best_epoch": 4,
+        "curve": {"test": [0.9], "seconds": [1.0]},
+    }  # fmt: skip
+    assert without_test(everything) == {"val_micro_f1": 1, "best_epoch": 4}
 
 
 def test_as_long_as_no_rate_is_chosen_there_are_no_scores(results: Results) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.commands import app
-from benchmarks.estimators import MEMBERS, Effort, equal_time_samples, finding, gain_of, split_of
+from benchmarks.estimators import (
+    MEMBERS,
+    Effort,
+    cost_table,
+    equal_time_samples,
+    finding,
+    gain_of,
+    split_of,
+)
 from benchmarks.network import GradientErrors, TrainedNetwork, time_steps
 
 import fastgcn
@@ -168,9 +176,11 @@ def test_trainers_take_turns(network: TrainedNetwork, monkeypatch: pytest.Monkey
 
 
 def test_the_finding_names_the_best_that_is_as_quick() -> None:
-    def member(name: str, error: float, there: float | None) -> dict[str, Any]:
-        equal = None if there is None else {"error": there}
-        return {"member": name, "error": error, "equal": equal}
+    def member(name: str, error: float, there: float | None, t: int = 100) -> dict[str, Any]:
+        equal = None if there is None else {"error": there, "standard_error": 0.02, "t": t}
+        curve = [{"t": size} for size in (25, 100, 400)]
+        own = {"standard_error": 0.02, "variance": error, "rows": 9, "seconds": 1.0}
+        return {"member": name, "error": error, "equal": equal, "curve": curve, **own}
 
     costs: dict[str, Any] = {"data": "toy", "t": 100}
     costs["members"] = [member("Algorithm 2", 1.0, 1.0)]
@@ -182,5 +192,13 @@ def test_the_finding_names_the_best_that_is_as_quick() -> None:
     ]
     text = finding(costs)
     assert "that of stratified: 4 times below" in text
+    assert "Not distinguishable" not in text
     assert "1 of 3 take longer" in text
     assert gain_of(costs, costs["members"][0]) == 1
+    # Within the error of their difference, two are not ranked; at the largest size, it is a bound.
+    costs["members"] += [member("Poisson", 0.9, 0.27), member("flat", 0.9, 0.2, t=400)]
+    assert "that of flat: at least 5 times below its own." in finding(costs)
+    costs["members"][-1]["equal"]["error"] = 0.24
+    assert "Not distinguishable from it: stratified." in finding(costs)
+    flat = cost_table(costs).rows[-1]
+    assert (flat[5], flat[7]) == ("≥ 400", "≥ 4.17")

@@ -12,7 +12,7 @@ from benchmarks.pages import NOT_YET, Claim
 from benchmarks.processes import STATUS, fresh
 
 import fastgcn
-from benchmarks import plain_fastgcn, speed, timing
+from benchmarks import plain_authors, speed, timing
 from tests.cli_runner import run_cli
 
 Capture = pytest.CaptureFixture[str]
@@ -66,7 +66,7 @@ def test_trainings_have_the_same_epochs() -> None:
 
 def test_the_plain_program_learns() -> None:
     config = fastgcn.paper_cora().replace(learning_rate=0.05, hidden=32)
-    found = plain_fastgcn.train(fastgcn.load("digits"), config, epochs=60)
+    found = plain_authors.train(fastgcn.load("digits"), config, epochs=60)
     assert found["epochs"] == 60
     assert found["test_micro_f1"] > 0.9
 

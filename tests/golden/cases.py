@@ -41,7 +41,7 @@ BASE: Settings = {
     "history_every": 1,
     "neighbors_only": False,
     "correct_weights": True,
-    "fanouts": [10, 25],
+    "fanouts": [25, 10],
     "batch_size": 64,
     "epochs": 4,
     "learning_rate": 0.02,

@@ -15,6 +15,7 @@ from fastgcn.kernels.counter_random import sample_neighbors
 from fastgcn.model import GraphConvolution
 from fastgcn.sampling import FullSampler
 from fastgcn.sampling.neighborhood import NeighborSampler
+from fastgcn.train.presets import graphsage
 from tests.strategies import graphs
 
 MASK = 2**64 - 1
@@ -147,3 +148,15 @@ def test_a_layer_is_that_of_pyg(include_self: bool) -> None:
             pairs = torch.cat([pairs, torch.stack([every, every])], dim=1)
         x = torch.from_numpy(graph.features)
         assert torch.allclose(layer(x[block.src], block), theirs(x, pairs), atol=1e-6)
+
+
+def test_fanouts_count_from_the_input_up() -> None:
+    """10 neighbours of a batch node and 25 of each of those, as GraphSAGE's program draws them."""
+    n = 200
+    source, target = np.triu_indices(n, 1)
+    graph = Graph.from_edges(source, target, features=np.ones((n, 1)))
+    config = graphsage("mean")
+    sampler = NeighborSampler(graph.csr, config.fanouts, include_self=False)
+    lower, upper = sampler.sample(torch.arange(3), torch.Generator().manual_seed(0))
+    assert [len(block.edge_weight) // len(block.dst) for block in (lower, upper)] == [25, 10]
+    assert torch.equal(lower.dst, upper.src)

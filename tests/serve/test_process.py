@@ -32,6 +32,7 @@ def test_sigterm_answers_what_has_begun(bank: Bank, tmp_path: Path, workers: int
             said = process.stderr.readline()
         client = Client(address[1], TOKEN)
         assert client.get("/readyz").json() == {"status": "ready", "run": "one"}
+        assert "fastgcn_requests_total" in client.get("/metrics").text
         # Explanations, one after the other in one thread, are under way.
         asked = [pool.submit(client.get, f"/nodes/C000000{i}") for i in range(4)]
         assert client.get("/healthz").status_code == 200

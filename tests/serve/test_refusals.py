@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -145,23 +146,30 @@ def test_a_body_is_json_and_not_too_large(service: Client) -> None:
 
 
 def test_without_a_token_only_this_machine_may_ask_and_nobody_reload(bank: Bank) -> None:
-    with serving(bank.runs / "one", token=None, seconds=0.3, field=50) as client:
+    with serving(bank.runs / "one", token=None, seconds=1.0, field=50, queue=1) as client:
         assert client.post("/predict", {"ids": [KNOWN]}).status_code == 200
         other = client.get("/model", headers={"Host": "evil.example"})
         assert "Host" in sentence(other, 400)
         assert "needs a token" in sentence(client.post("/reload", {"run": "one"}), 403)
         assert "50 edges" in sentence(client.get(f"/nodes/{KNOWN}"), 413)
-        # A slow client is told so; others are answered meanwhile.
+        # Slow clients are told so; others are answered meanwhile, until there are too many.
         host, port = client.address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as slow:
-            slow.sendall(
-                b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-                b"Content-Length: 100\r\n\r\n{"
-            )
-            began = time.monotonic()
+        begun = (
+            b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        with ExitStack() as stack:
+            began, slow = time.monotonic(), []
+            for _ in range(2):
+                slow.append(stack.enter_context(socket.create_connection((host, int(port)), 10)))
+                slow[-1].sendall(begun)
             assert client.get("/healthz").status_code == 200
-            assert b" 408 " in slow.recv(4096)
-            assert time.monotonic() - began < 5
+            full = client.post("/predict", {"ids": [KNOWN]})
+            assert "ask again" in sentence(full, 429)
+            assert full.headers["Retry-After"] == "1"
+            assert all(b" 408 " in each.recv(4096) for each in slow)
+            assert time.monotonic() - began < 8
+        assert client.post("/predict", {"ids": [KNOWN]}).status_code == 200
 
 
 def test_a_service_for_other_machines_does_not_start_without_a_token(

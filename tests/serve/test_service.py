@@ -4,7 +4,9 @@ import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,8 @@ import pytest
 
 import fastgcn
 from fastgcn.serve.app import ARROW
-from tests.serve.conftest import Bank
+from tests.communities import communities, quick
+from tests.serve.conftest import FAST, Bank
 from tests.serve.server import Client, serving
 
 IDS = ["C0000003", "C0000100", "C0000003"]
@@ -131,6 +134,28 @@ def test_the_model_tells_what_to_ask(service: Client) -> None:
     assert service.post("/predict", {"ids": found["examples"]}).status_code == 200
 
 
+def test_ids_may_have_slashes_and_large_answers_are_refused(tmp_path: Path) -> None:
+    names = ["a/b", "c d", "ü?", 9007199254740993, *range(4, 60)]
+    graph = communities(node_ids=[str(each) for each in names])
+    fastgcn.save(graph, tmp_path / "store")
+    graph = fastgcn.load(tmp_path / "store")
+    fastgcn.fit(graph, quick(epochs=1), run_dir=tmp_path / "run")
+    with serving(tmp_path / "run") as client:
+        for own in names[:4]:
+            found = client.get(f"/nodes/{quote(str(own), safe='')}?explain=false&neighbors=2")
+            assert found.json()["id"] == str(own)
+        answered = client.post("/predict", {"ids": [str(each) for each in names] * 50})
+        assert len(answered.json()["rows"]) == 50 * len(names)  # written in another thread
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fastgcn.serve.answers._NUMBERS", 5)
+            assert client.post("/predict", {"ids": ["c d", "ü?"]}).status_code == 413
+        (tmp_path / "run" / "model.safetensors").write_bytes(b"x")
+        damaged = client.post("/reload", {"run": "run"})
+        assert damaged.status_code == 422
+        assert "/" not in damaged.json()["error"].replace("run/model.safetensors", "")
+        assert client.post("/predict", {"ids": ["a/b"]}).status_code == 200
+
+
 def test_health_metrics_docs_and_pages(service: Client) -> None:
     assert service.get("/healthz").json() == {"status": "ok"}
     assert service.get("/readyz").json()["status"] == "ready"
@@ -139,7 +164,7 @@ def test_health_metrics_docs_and_pages(service: Client) -> None:
     assert 'fastgcn_requests_total{route="/predict",status="200"}' in metrics
     docs = service.get("/docs")
     assert "POST /predict-new" in docs.text
-    assert set(service.get("/openapi.json").json()["paths"]) >= {"/predict", "/nodes/{id}"}
+    assert set(service.get("/openapi.json").json()["paths"]) >= {"/predict", "/embed"}
     page = service.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     for answer in (page, docs):
@@ -191,6 +216,19 @@ def test_a_log_line_is_json_without_ids_or_features(
     lines = [JsonLines().format(record) for record in caplog.records]
     about = [json.loads(line) for line in lines]
     assert [each["status"] for each in about] == [200, 404]
-    assert about[0]["route"] == "/nodes/{id}"
+    assert about[0]["route"] == "/nodes/{id:path}"
     assert "C0000003" not in "".join(lines)
     assert "secret" not in "".join(lines)
+
+
+def test_a_network_that_is_not_made_of_convolutions(bank: Bank, tmp_path: Path) -> None:
+    run = fastgcn.fit(bank.graph, run_dir=tmp_path / "max", aggregator="max", **FAST)
+    with serving(tmp_path / "max", on_demand=True) as client:
+        found = client.post("/predict", {"ids": IDS}).json()
+        changed = client.post("/what-if", {"id": IDS[0], "features": {"age": 80}}).json()
+        reasons = client.get(f"/nodes/{IDS[0]}")
+    expected = fastgcn.predict(run, bank.graph, ids=IDS)
+    np.testing.assert_allclose(probabilities(found["rows"]), expected, atol=1e-6)
+    np.testing.assert_allclose(probabilities([changed["before"]]), expected[:1], atol=1e-6)
+    assert reasons.status_code == 422
+    assert reasons.json()["error"].startswith("explain is for networks of convolutions")

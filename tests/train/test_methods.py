@@ -97,7 +97,7 @@ def test_graphsage_settings_that_do_not_fit(changes: dict[str, Any], message: st
 def test_graphsage_has_the_papers_settings() -> None:
     for aggregator in ("gcn", "mean"):
         config = graphsage(aggregator, fastgcn.paper_pubmed())
-        assert (config.hidden, config.fanouts, config.batch_size) == (128, (10, 25), 1024)
+        assert (config.hidden, config.fanouts, config.batch_size) == (128, (25, 10), 1024)
 
 
 @pytest.mark.parametrize("method", ["fastgcn", "gcn-batched", "graphsage-mean"])

@@ -1,7 +1,7 @@
 """`fastgcn serve`: a run as a service over HTTP, with a page for people."""
 
-from contextlib import suppress
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import Annotated
 
 import typer
@@ -66,9 +66,12 @@ def serve(
     def ready(address: str) -> None:
         say(f"Serving {first.name} at {address} (page: {address}/, interface: {address}/docs)")
 
-    with suppress(Stopped):  # a signal, after all workers have drained
+    try:
         start(
             releases, host=host, port=port, token=token, workers=workers, threads=threads,
             on_ready=ready,
         )  # fmt: skip
+    except Stopped as stop:
+        if stop.number not in (SIGINT, SIGTERM):  # the two that drain
+            raise
     say("Stopped: every request that had begun was answered.")

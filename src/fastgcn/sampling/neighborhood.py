@@ -42,8 +42,8 @@ class NeighborSampler:
     without, over the neighbours alone (GraphSAGE-mean, which adds the node separately). `src`
     always begins with `dst`, so that a layer finds a node's own row.
 
-    `fanouts` are k_l from the input up: the paper's S1 = 25, S2 = 10 are `[10, 25]`, 25
-    neighbours of every batch node, and 10 of each of those.
+    `fanouts` are k_l from the input up: S1 = 25, S2 = 10 of its authors' program are `[25, 10]`,
+    10 neighbours of every batch node, and 25 of each of those.
     """
 
     def __init__(self, csr: CSR, fanouts: Sequence[int], *, include_self: bool) -> None:

@@ -30,6 +30,7 @@ from fastgcn.train.run import Run
 # Features that a description of a node shows, at most.
 _FEATURES_SHOWN = 200
 _EXAMPLES = 8
+_NUMBERS = 2_000_000  # in an answer: 40 MB of JSON
 
 
 class Served:
@@ -80,6 +81,10 @@ class Served:
         except InputError as error:
             raise RequestError(404, str(error)) from None
 
+    def check_answer(self, rows: int, width: int) -> None:
+        """Refuse an answer that is too large to be written as text."""
+        check_count(rows * width, _NUMBERS, "numbers in its answer")
+
     def stored(self, nodes: IntArray) -> FloatArray:
         """(k, C): rows of the table."""
         assert self.table is not None
@@ -100,7 +105,9 @@ class Served:
     ) -> list[FloatArray]:
         nodes, place = np.unique(np.concatenate(asked), return_inverse=True)
         needed = self.reach(nodes, layers)
-        found = full_forward(self.model, self.source, self.features, nodes, needed=needed)
+        found = full_forward(
+            self.model, self.source, self.features, nodes, layers=layers, needed=needed
+        )
         rows: FloatArray = finish(found).numpy()
         described = Described(self.graph.features, self.graph.node_ids)
         check_rows(rows, nodes, described, feature_names=self.graph.feature_names)

@@ -29,6 +29,7 @@ T = TypeVar("T")
 ARROW, CSV, JSON = "application/vnd.apache.arrow.stream", "text/csv", "application/json"
 _FOLLOW = 0.5  # seconds between looks for a newer release
 _LONGEST_ID = 1_000
+_SMALL = 100  # rows that are written between two requests
 
 log = logging.getLogger("fastgcn.serve")
 
@@ -61,19 +62,25 @@ class Embeddings(_Model):
 class NewNodes(_Model):
     """Rows with the columns of your own tables; or the text of two CSV files."""
 
-    nodes: list[dict[str, Any]] | None = None
-    edges: list[dict[str, Any]] | None = None
-    nodes_csv: str | None = None
-    edges_csv: str | None = None
+    nodes: Annotated[
+        list[dict[str, Any]] | None, Field(description="Rows with your own columns.")
+    ] = None
+    edges: Annotated[
+        list[dict[str, Any]] | None, Field(description="Rows with both ends, and the weight.")
+    ] = None
+    nodes_csv: Annotated[str | None, Field(description="Instead: the text of a CSV file.")] = None
+    edges_csv: Annotated[str | None, Field(description="Instead: the text of a CSV file.")] = None
     default_weight: Weight = None
 
 
 class Changes(_Model):
-    id: Id
+    id: Annotated[Id, Field(description="Your own id of the node.")]
     features: Annotated[dict[str, Any], Field(description="New values by column.")] = {}
     add: Annotated[list[Id], Field(description="Ids of new neighbours.")] = []
     remove: Annotated[list[Id], Field(description="Ids of neighbours to remove.")] = []
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    weight: Annotated[
+        float, Field(gt=0, allow_inf_nan=False, description="Of new edges, if edges have weights.")
+    ] = 1.0
 
 
 class Reload(_Model):
@@ -144,6 +151,7 @@ def create_app(releases: Releases, token: str | None, threads: int = 1) -> FastA
         """Predictions for nodes of the graph."""
         state, served = states[0], states[0].served
         nodes = served.find(body.ids)
+        served.check_answer(len(nodes), served.model.sizes[-1])
         if served.table is not None:
             rows = served.stored(nodes)
         else:
@@ -151,20 +159,25 @@ def create_app(releases: Releases, token: str | None, threads: int = 1) -> FastA
                 served.predicted, nodes, ("predict", served.number), len(nodes)
             )
             rows = await computed(asked)
-        return answer(request, served, served.prediction_table(nodes, rows, body.top))
+        return await answer(
+            request, served, len(nodes), lambda: served.prediction_table(nodes, rows, body.top)
+        )
 
     @app.post("/embed", response_class=Response)
     async def embed(request: Request, body: Embeddings) -> Response:
         """Hidden rows of nodes of the graph."""
         state, served = states[0], states[0].served
         nodes, layers = served.find(body.ids), served.layer(body.layer)
+        served.check_answer(len(nodes), served.model.sizes[layers])
 
         def work(asked: Any) -> Any:
             return served.hidden(asked, layers)
 
         key = ("embed", served.number, layers)
         rows = await computed(state.quick.ask_together(work, nodes, key, len(nodes)))
-        return answer(request, served, served.embedding_table(nodes, rows))
+        return await answer(
+            request, served, len(nodes), lambda: served.embedding_table(nodes, rows)
+        )
 
     @app.post("/predict-new", response_class=Response)
     async def predict_new(request: Request, body: NewNodes) -> Response:
@@ -172,7 +185,7 @@ def create_app(releases: Releases, token: str | None, threads: int = 1) -> FastA
         served = states[0].served
         work = _new_nodes(served, body)
         columns, notes = await computed(states[0].quick.ask(work))
-        return answer(request, served, columns, notes)
+        return await answer(request, served, len(columns["id"]), lambda: columns, notes)
 
     @app.post("/what-if", response_class=Response)
     async def what_if(body: Changes) -> Response:
@@ -186,10 +199,12 @@ def create_app(releases: Releases, token: str | None, threads: int = 1) -> FastA
         )
         return plain({"run": served.name, **found})
 
-    @app.get("/nodes/{id}", response_class=Response)
+    @app.get("/nodes/{id:path}", response_class=Response)  # an id may have a slash
     async def node(
         id: Annotated[str, Path(max_length=_LONGEST_ID, description="Your own id of the node.")],
-        neighbors: Annotated[int, Query(ge=0, le=1_000)] = 50,
+        neighbors: Annotated[
+            int, Query(ge=0, le=1_000, description="How many neighbours, at most.")
+        ] = 50,
         explain: Annotated[bool, Query(description="Also why; takes longer.")] = True,
         top: Annotated[int, Query(ge=1, le=1_000, description="Of the explanation.")] = 10,
     ) -> Response:
@@ -235,13 +250,22 @@ def create_app(releases: Releases, token: str | None, threads: int = 1) -> FastA
         measures.waiting.set(len(states[0].quick) + len(states[0].slow))
         return Response(measures.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def answer(
-        request: Request, served: Served, columns: dict[str, Any], notes: list[str] | None = None
+    async def answer(
+        request: Request,
+        served: Served,
+        count: int,
+        columns: Callable[[], dict[str, Any]],
+        notes: list[str] | None = None,
     ) -> Response:
-        count = len(columns["id"])
         measures.rows.inc(count)
         request.state.about = {"nodes": count}
-        return table_answer(request.headers.get("accept", "*/*"), served.name, columns, notes or [])
+        accept = request.headers.get("accept", "*/*")
+
+        def work() -> Response:
+            return table_answer(accept, served.name, columns(), notes or [])
+
+        # A large answer takes long to write, and others should not wait for it.
+        return work() if count <= _SMALL else await asyncio.to_thread(work)
 
     return app
 

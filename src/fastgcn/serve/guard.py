@@ -41,6 +41,9 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
+# Requests with a body that are taken at once, for each place in a queue.
+_BODIES = 2
+
 log = logging.getLogger("fastgcn.serve")
 
 
@@ -89,6 +92,7 @@ class Guard:
 
     def __init__(self, app: Any, limits: Limits, token: str | None, measures: Measures) -> None:
         self.app, self.limits, self.token, self.measures = app, limits, token, measures
+        self._inside = 0  # requests with a body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -109,6 +113,8 @@ class Guard:
                 ]
             await send(message)
 
+        has_body = scope["method"] == "POST"
+        self._inside += has_body
         try:
             refusal = self._refusal(scope)
             if refusal is None:
@@ -116,6 +122,7 @@ class Guard:
             else:
                 await _answer(refusal, sending)
         finally:
+            self._inside -= has_body
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "none")
             self.measures.requests.labels(route, str(status)).inc()
@@ -159,6 +166,11 @@ class Guard:
             if kind.lower() != "application/json":
                 return RequestError(
                     415, "the body must be JSON: send Content-Type: application/json"
+                )
+            # Each may hold a whole body in memory.
+            if self._inside > _BODIES * self.limits.queue:
+                return RequestError(
+                    429, "too many requests at once; ask again in a second", retry=1
                 )
             length = headers.get(b"content-length", b"0")
             if not length.isdigit() or int(length[:20]) > self.limits.body:
@@ -207,6 +219,8 @@ def _host(value: str) -> str:
 async def _answer(error: RequestError, send: Send) -> None:
     body = error_body(str(error))
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if error.retry is not None:
+        headers.append((b"retry-after", b"%d" % error.retry))
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     # The rest of the body is not read.

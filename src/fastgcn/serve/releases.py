@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastgcn.data.load import load, load_again
-from fastgcn.errors import InputError, nearest
+from fastgcn.errors import FastGCNError, InputError, nearest
 from fastgcn.files import dumps, read_json
 from fastgcn.graph.graph import Graph
 from fastgcn.infer.predict import predict_parts
@@ -73,6 +73,10 @@ class Releases:
         lock.take("the next release")
         try:
             return self._publish(path, name)
+        except FastGCNError as error:
+            # The copy's path means nothing to anyone, and a client should not see it.
+            text = str(error).replace(f"{self.folder / str(self.current() + 1) / 'run'}", name)
+            raise InputError(text) from None
         finally:
             lock.release()
 

@@ -81,14 +81,15 @@ def kipf_gcn() -> TrainConfig:
 
 
 def graphsage(aggregator: Literal["gcn", "mean"], base: TrainConfig | None = None) -> TrainConfig:
-    """GraphSAGE as the paper compares it: hidden 128, S1 = 25, S2 = 10, no precomputation."""
+    """GraphSAGE as the paper compares it: hidden 128, no precomputation; 10 neighbours of each
+    batch node and 25 of each of those, the order in which its authors' program uses S1 and S2."""
     base = base or paper_reddit()
     return base.replace(
         method=f"graphsage-{aggregator}",
         normalization="row" if aggregator == "gcn" else "neighbors",
         precompute=False,
         hidden=128,
-        fanouts=(10, 25),
+        fanouts=(25, 10),
     )
 
 

@@ -33,12 +33,18 @@ async function ask(path, options, accept) {
   throw new Refused(answer.status, message);
 }
 
+// Ids that JavaScript would round are kept as they are written.
+async function read(answer) {
+  return JSON.parse(await answer.text(), (_, value, context) =>
+    (Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source) || value);
+}
+
 export async function get(path) {
-  return (await ask(path, {}, 'application/json')).json();
+  return read(await ask(path, {}, 'application/json'));
 }
 
 export async function post(path, body) {
-  return (await ask(path, { method: 'POST', body: JSON.stringify(body) }, 'application/json')).json();
+  return read(await ask(path, { method: 'POST', body: JSON.stringify(body) }, 'application/json'));
 }
 
 export async function postForCsv(path, body) {

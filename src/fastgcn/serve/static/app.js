@@ -2,7 +2,7 @@
 
 import { Refused, get, keepToken, post, postForCsv } from './api.js';
 import { $, answerOf, bars, change, csvRows, download, effect, make, notesOf, shown, table } from './parts.js';
-import { colourOf, draw } from './picture.js';
+import { colours, draw } from './picture.js';
 
 let model = null;
 let node = null;
@@ -56,7 +56,7 @@ async function start() {
   $('examples').replaceChildren(...model.examples.map((id) => make('option', { value: id })));
   const tries = model.examples.slice(0, 4).map((id) => make('button', { class: 'link', type: 'button', onclick: () => find(id) }, id));
   $('tries').replaceChildren('Such as ', ...tries.flatMap((each, i) => (i ? [', ', each] : [each])));
-  $('legend').replaceChildren(...(model.classes ?? []).slice(0, 12).map((name) => make('li', {}, swatch(colourOf(name, model.classes)), name)));
+  $('legend').replaceChildren(...colours(model.classes ?? []).map(([name, colour]) => make('li', {}, swatch(colour), name)));
   const names = model.names;
   $('file-columns').textContent = `nodes with ${names.id} and the features, edges with ${names.source}, ${names.target}${model.weighted ? ` and ${names.weight}` : ''}.`;
   $('new-weight-field').hidden = !model.weighted;
@@ -64,11 +64,11 @@ async function start() {
     make('label', { for: `field-${i}` }, name),
     make('input', { id: `field-${i}`, 'data-column': i, autocomplete: 'off', placeholder: kind, inputmode: kind === 'number' ? 'decimal' : null }))));
   const whole = model.encoded || model.features === model.columns.length;
-  $('new-node').hidden = !whole;
+  $('new-grid').hidden = !whole;
   $('new-hint').textContent = !whole
     ? `The nodes have ${model.features.toLocaleString('en')} features, too many for a form: upload files instead.`
     : `What is left empty counts as ${model.encoded ? 'missing' : '0'}. Neighbours are ids of nodes in the graph.`;
-  $('if-column').replaceChildren(make('option', { value: '' }, 'none'), ...model.columns.map(({ name }) => make('option', { value: name }, name)));
+  $('features-note').hidden = whole;
   const asked = decodeURIComponent(location.hash.slice(1));
   if (asked) await find(asked);
 }
@@ -113,6 +113,8 @@ function showNode() {
     ? `${node.neighbors.length} of ${node.degree.toLocaleString('en')} neighbours are shown.`
     : `${node.degree} neighbour${node.degree === 1 ? '' : 's'}. Choose one to go there.`;
   $('features').replaceChildren(...Object.entries(node.features).map(([name, value]) => make('tr', {}, make('td', {}, name), make('td', {}, shown(value)))));
+  const names = new Set([...Object.keys(node.features), ...model.columns.map(({ name }) => name)]);
+  $('if-column').replaceChildren(make('option', { value: '' }, 'none'), ...[...names].map((name) => make('option', { value: name }, name)));
   $('if-remove').replaceChildren(make('option', { value: '' }, 'none'), ...node.neighbors.map((each) => make('option', { value: each.id }, each.id)));
   $('what-if').reset();
   $('if-answer').replaceChildren();

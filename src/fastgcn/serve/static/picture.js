@@ -3,13 +3,19 @@
 import cytoscape from '/static/cytoscape.esm.min.mjs';
 
 // Okabe and Ito's colours, which colour-blind people can tell apart.
-const COLOURS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#f0e442', '#999999'];
+const COLOURS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#f0e442'];
+const OTHER = '#888888';
 
 let drawn = null;
 
 export function colourOf(name, classes) {
-  const place = classes.indexOf(name);
-  return place < 0 ? '#888888' : COLOURS[place % COLOURS.length];
+  return COLOURS[classes.indexOf(name)] ?? OTHER;
+}
+
+// Pairs of a name and a colour; classes that share the last colour are named together.
+export function colours(classes) {
+  const own = classes.slice(0, COLOURS.length).map((name) => [name, colourOf(name, classes)]);
+  return classes.length > own.length ? [...own, [`${classes.length - own.length} others`, OTHER]] : own;
 }
 
 export function draw(place, node, classes, onChoose) {

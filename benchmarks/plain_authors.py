@@ -1,7 +1,7 @@
-"""FastGCN as a first program would have it: scipy slices, PyTorch's autograd, nothing compiled.
+"""What the authors' program does, written plainly: scipy slices, PyTorch's autograd.
 
-`python -m benchmarks speed` times whole trainings against this. It is the algorithm with the
-schedule of the paper's authors' program, for two layers with a precomputed first one:
+`python -m benchmarks speed` times whole trainings against this. It is not Algorithm 2: it has the
+draws and the schedule of the authors' program, for two layers with a precomputed first one:
 
     logits of a batch B = Â(B, S)/(t·q(S)) · ReLU((ÂX)(S) W0) · W1
 
