@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(BIN)/python $(INSTALL) -c requirements-dev.lock
 
-.PHONY: setup demo test check bench pages peers-env reproduce verify test-gpu test-bounds fuzz test-oldest lock licences sbom release clean
+.PHONY: setup demo test check docs bench pages peers-env reproduce verify test-gpu test-bounds fuzz test-oldest lock licences sbom release clean
 
 setup: $(READY)
 
@@ -32,13 +32,19 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# The site, in build/site: pages of the code are made anew and notebooks are run. Needs no network but for
+# the first line; 70 MB, which is why `make setup` leaves it out.
+docs: setup
+	$(LOCKED) --no-build-isolation -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Measures what results/ lacks or what is stale there, and writes the pages in docs/.
 bench: setup
 	for name in import tables generate accuracy estimators speed; do $(BIN)/python -m benchmarks $$name || exit 1; done
 
 # Writes the same pages from what is on file: needed when code has changed and results are stale.
 pages: setup
-	for name in import tables generate accuracy peers estimators speed 'speed --device cuda' 'reproduce --readme README.md'; do \
+	for name in import tables generate accuracy peers estimators speed 'speed --device cuda' 'reproduce --readme docs/reproduction.md'; do \
 	    $(BIN)/python -m benchmarks $$name --show >/dev/null || exit 1; done
 
 # DGL, which benchmarks compare with, in an environment of its own: 5 GB with the CUDA libraries of torch 2.2.
@@ -50,7 +56,7 @@ peers-env:
 	@echo 'Now: FASTGCN_DGL_PYTHON=$(PEERS)/bin/python python -m benchmarks peers'
 
 reproduce: setup
-	$(BIN)/python -m benchmarks reproduce --readme README.md
+	$(BIN)/python -m benchmarks reproduce --readme docs/reproduction.md
 
 # What the ordinary tests do in part, in full: the tutorial on 200,000 customers and 2 million payments,
 # every damaged file, every network on the GPU interpreter.

@@ -80,7 +80,7 @@ def lock() -> str:
     command = [
         sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet",
         "--disable-pip-version-check", "--report", "-", "--constraint", str(PINS),
-        f"{ROOT}[dev,fuzz]", *BUILD,
+        f"{ROOT}[dev,docs,fuzz]", *BUILD,
     ]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, str] = {

@@ -131,7 +131,7 @@ def test_claims_say_whether_they_are_met() -> None:
         (["generate", "--docs"], "docs/benchmarks.md"),
         (["tables", "--docs"], "docs/tutorial.md"),
         (["peers", "--docs"], "docs/benchmarks.md"),
-        (["reproduce", "--readme", "README.md", "--out"], "README.md"),
+        (["reproduce", "--readme", "reproduction.md", "--out"], "docs/reproduction.md"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )

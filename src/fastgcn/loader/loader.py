@@ -74,9 +74,10 @@ class LayerLoader:
         prefetch_factor: batches that each worker makes ahead.
         pin_memory: copy batches to pinned memory.
         device: where batches are put, such as "cuda".
-        rank, world_size: this process takes every world_size-th node of the order, from `rank` on,
-            so that processes have disjoint shares. Shuffled shares are equally long, and the nodes
-            left over, fewer than world_size, change with the epoch.
+        rank: number of this process, which takes every world_size-th node of the order, from `rank`
+            on, so that processes have disjoint shares. Shuffled shares are equally long, and the
+            nodes left over, fewer than world_size, change with the epoch.
+        world_size: how many processes share the nodes.
         index_sampler: gives positions among `nodes`, such as torch's
             `DistributedSampler(range(len(loader.nodes)))`; takes the place of `shuffle`, `rank` and
             `world_size`.
