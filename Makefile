@@ -44,7 +44,7 @@ bench: setup
 
 # Writes the same pages from what is on file: needed when code has changed and results are stale.
 pages: setup
-	for name in import tables generate accuracy peers estimators speed 'speed --device cuda' 'reproduce --readme docs/reproduction.md'; do \
+	for name in import tables generate accuracy peers loader estimators speed 'speed --device cuda' 'reproduce --readme docs/reproduction.md'; do \
 	    $(BIN)/python -m benchmarks $$name --show >/dev/null || exit 1; done
 
 # DGL, which benchmarks compare with, in an environment of its own: 5 GB with the CUDA libraries of torch 2.2.
@@ -62,7 +62,8 @@ reproduce: setup
 # every damaged file, every network on the GPU interpreter.
 verify: setup
 	FASTGCN_VERIFY=1 $(BIN)/python -m pytest -s tests/test_tutorial.py tests/fuzz tests/data/test_damaged_store.py \
-	    tests/data/test_damaged_shards.py tests/train/test_damaged_run.py tests/backends/gpu
+	    tests/data/test_damaged_shards.py tests/train/test_damaged_run.py tests/backends/gpu \
+	    tests/serve/test_process.py tests/benchmarks/test_serve.py
 
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu

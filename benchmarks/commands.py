@@ -217,6 +217,14 @@ def peers(
 
 
 @_measures()
+def loader() -> Suite:
+    """Compare `LayerLoader` with the loaders of DGL and PyG, and measure its bias."""
+    from benchmarks.loader import experiments
+
+    return Suite(experiments(), "loader.jsonl", "own-networks.md")
+
+
+@_measures()
 def reproduce(
     quick: Quick = False,
     seeds: Seeds = None,

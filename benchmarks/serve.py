@@ -248,6 +248,9 @@ async def _faults(
     host: str, port: int, seconds: float, process: psutil.Process, checker: Checker, nodes: int
 ) -> dict[str, Any]:
     """Mixed questions and faults until the time is over; resident memory every second."""
+    first = Connection(host, port)
+    await first.ask("GET", "/readyz")  # waits for a worker
+    first.close()
     begin, tally = time.perf_counter(), Tally()
     killed: list[float] = []
     memory: dict[int, list[tuple[int, int]]] = {}
@@ -398,5 +401,4 @@ def faults(case: Case, seconds: float) -> dict[str, Any]:
     checker, nodes = Checker(case.expected()), fastgcn.load(case.store).n_nodes
     options = ("--workers", "2", "--max-body", str(_BODY), "--max-seconds", "10")
     with service(case, *options) as (host, port, process):
-        asyncio.run(Connection(host, port).ask("GET", "/readyz"))
         return asyncio.run(_faults(host, port, seconds, process, checker, nodes))

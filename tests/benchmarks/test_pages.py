@@ -131,6 +131,7 @@ def test_claims_say_whether_they_are_met() -> None:
         (["generate", "--docs"], "docs/benchmarks.md"),
         (["tables", "--docs"], "docs/tutorial.md"),
         (["peers", "--docs"], "docs/benchmarks.md"),
+        (["loader", "--docs"], "docs/own-networks.md"),
         (["reproduce", "--readme", "reproduction.md", "--out"], "docs/reproduction.md"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,

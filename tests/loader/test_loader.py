@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 from torch.utils.data import DistributedSampler
 from torch_geometric.data import Data
 
 import fastgcn
-from fastgcn import Block, FullSampler, Graph, LayerBatch, LayerLoader, LayerSampler
+from fastgcn import Block, EdgeBlock, FullSampler, Graph, LayerBatch, LayerLoader, LayerSampler
 from fastgcn.errors import InputError
 from fastgcn.features.store import DenseStore
 
@@ -38,7 +39,7 @@ def same(one: list[LayerBatch], other: list[LayerBatch]) -> bool:
     return len(one) == len(other) and all(
         torch.equal(p, q)
         for a, b in zip(one, other, strict=True)
-        for p, q in zip(a._tensors(), b._tensors(), strict=True)
+        for p, q in zip(a.tensors(), b.tensors(), strict=True)
     )
 
 
@@ -167,6 +168,17 @@ def test_it_takes_pyg_data_stores_masks_and_own_features(graph: Graph, tmp_path:
         assert same(list(LayerLoader(data, (20, 20), 64, **options)), reference)
 
 
+def test_features_that_do_not_fit_stay_on_disk(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fastgcn.save(graph, tmp_path / "store")
+    small = LayerLoader(tmp_path / "store", (20, 20), 64)
+    monkeypatch.setattr("fastgcn.loader.source.available_memory", lambda: 100)
+    large = LayerLoader(tmp_path / "store", (20, 20), 64)
+    assert [small.features.on_disk, large.features.on_disk] == [False, True]
+    assert same(list(small), list(large))
+
+
 def test_edges_of_a_directed_data_point_as_in_pyg() -> None:
     """0 → 1 → 2: in PyG, node 1 hears of node 0."""
     data = Data(
@@ -224,6 +236,46 @@ def test_a_sampler_of_the_users_own(graph: Graph) -> None:
     assert torch.allclose(batch.blocks[0].mix(batch.x), exact, atol=1e-6)
 
 
+def test_sparse_features_stay_sparse_if_asked() -> None:
+    rng = np.random.default_rng(0)
+    rows = csr_array(rng.random((200, 30)) * (rng.random((200, 30)) < 0.1))
+    graph = make(features=rows)
+    weight = torch.randn(30, 4, requires_grad=True)
+    loader = LayerLoader(graph, (20, 20), 64, sparse=True)
+    for sparse, full in zip(loader, LayerLoader(graph, (20, 20), 64), strict=True):
+        assert isinstance(full.x, Tensor)
+        block = sparse.blocks[0]
+        assert sparse.nbytes < full.nbytes
+        assert torch.allclose(sparse.x @ weight, full.x @ weight, atol=1e-5)
+        assert torch.allclose(block.own(sparse.x) @ weight, block.own(full.x) @ weight, atol=1e-5)
+        slopes = [torch.autograd.grad((x @ weight).square().sum(), weight)[0]
+                  for x in (sparse.x, full.x)]  # fmt: skip
+        assert torch.allclose(slopes[0], slopes[1], atol=1e-3)
+        assert isinstance(sparse.to("meta").x, Tensor)
+        with pytest.raises(InputError, match=r"block.mix\(x @ W\)"):
+            block.mix(sparse.x)
+
+    def step(number: int, h: Any, block: EdgeBlock) -> Tensor:
+        return block.mix(h @ weight if number == 0 else h)
+
+    dense = LayerLoader(graph, (20, 20))
+    assert torch.allclose(loader.infer(step), dense.infer(step), atol=1e-5)
+    with pytest.raises(InputError, match="features are not stored sparse; leave out sparse=True"):
+        LayerLoader(make(), sparse=True)
+
+
+def test_inference_begins_with_rows_of_the_users_own(graph: Graph) -> None:
+    """MX, computed once, makes the first layer exact; what is left has a layer less."""
+    one, two = LayerLoader(graph, (20,)), LayerLoader(graph, (20, 20))
+    assert one.adjacency is not None
+    mixed = torch.from_numpy(one.adjacency.to_scipy() @ np.asarray(graph.features))
+
+    def step(_: int, h: Any, block: EdgeBlock) -> Tensor:
+        return block.mix(h)
+
+    assert torch.allclose(one.infer(step, features=mixed), two.infer(step), atol=1e-5)
+
+
 def test_threads_end_with_a_loop_that_is_left_and_errors_arrive(graph: Graph) -> None:
     for batch in LayerLoader(graph, (5,), 4, num_workers=2):
         assert batch.batch_size == 4
@@ -240,7 +292,7 @@ def test_threads_end_with_a_loop_that_is_left_and_errors_arrive(graph: Graph) ->
 
 def test_a_batch_moves_as_a_whole(graph: Graph) -> None:
     batch = next(iter(LayerLoader(graph, (5, 5), 16))).to("meta")
-    assert {each.device.type for each in batch._tensors()} == {"meta"}
+    assert {each.device.type for each in batch.tensors()} == {"meta"}
     with pytest.raises(InputError, match=r"loader with device='cpu', or call batch.to\('cpu'\)"):
         batch.blocks[0].mix(torch.zeros(batch.blocks[0].size[0], 2))
 

@@ -227,7 +227,8 @@ def test_the_command(
     command = ("tune", "digits", "--trials", 2, "--epochs", 2, "--threads", 1)
     outcome = run_cli(capfd, *command)
     assert outcome.code == 0, outcome.err
-    assert "(automatic)" in outcome.out
+    assert "0 (automatic)" in outcome.out
+    assert "learning_rate" in outcome.out
     assert "read once" in outcome.err
     found = json.loads(run_cli(capfd, *command, "--json").out)  # done already: shows it again
     assert [each["trial"] for each in found["trials"]] == sorted([0, 1], key=lambda n: (

@@ -150,7 +150,9 @@ def train(
             help="Log each epoch: tensorboard (in RUN/tensorboard), mlflow or wandb; repeatable."
         ),
     ] = None,
-    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard events.")] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(hidden=True, help="--log tensorboard in another folder.")
+    ] = None,
     timeout: Timeout = None,
     json: Json = False,
     fast: Annotated[

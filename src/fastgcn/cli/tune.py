@@ -16,7 +16,8 @@ from fastgcn.errors import InputError
 if TYPE_CHECKING:
     from fastgcn.tuning.study import Trial, Tuning
 
-_BEST = 8  # trials in the table
+_BEST = 8  # trials in the table of scores
+_COMPARED = 4  # trials in the table of settings, beside the automatic choice
 
 
 @with_settings
@@ -61,7 +62,7 @@ def tune(
     given = given_settings(config, assignments, flags)
     graph = load_graph(data, split, split_seed)
     folder = run_dir or Path("runs") / f"{graph.name}-tune"
-    with _kept(folder):
+    with _kept(folder, study or folder / "study.sqlite"):
         found = search(
             graph, trials=trials, time=time, processes=processes, run_dir=folder, study=study,
             **given,
@@ -73,22 +74,24 @@ def tune(
 
 
 @contextmanager
-def _kept(folder: Path) -> Iterator[None]:
-    """After Ctrl-C or a signal, say how to go on."""
+def _kept(folder: Path, file: Path) -> Iterator[None]:
+    """After Ctrl-C or a signal, say how to go on, if there is a study already."""
     try:
         yield
     except Stopped as stop:
-        stop.hint = f"the trials so far are kept in {folder}; the same command goes on"
+        if file.exists():
+            stop.hint = f"the trials so far are kept in {folder}; the same command goes on"
         raise
 
 
 def _show(found: "Tuning") -> None:
     metric, run = found.metric, found.run
     finished = [each for each in found.trials if each.finished]
-    changed = list(dict.fromkeys(name for each in finished[:_BEST] for name in each.settings))
-    shown = finished[:_BEST]
-    if found.automatic not in shown:
-        shown.append(found.automatic)
+    shown, compared = (
+        list(dict.fromkeys([each.number for each in (*finished[:count], found.automatic)]))
+        for count in (_BEST, _COMPARED)
+    )
+    by_number = {each.number: each for each in finished}
     stopped = len(found.trials) - len(finished)
     show_table(
         f"{run.metrics['dataset']}: {len(found.trials)} trials, {stopped} stopped early",
@@ -101,14 +104,17 @@ def _show(found: "Tuning") -> None:
                 each.epochs,
                 f"{each.seconds:.1f}",
             )
-            for each in shown
+            for each in map(by_number.__getitem__, shown)
         ],
     )
-    if changed:
+    names = dict.fromkeys(name for number in compared for name in by_number[number].settings)
+    rows = [(n, *(_setting(by_number[number], n) for number in compared)) for n in names]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
+    if rows:
         show_table(
-            "Settings by trial",
-            ("", *(str(each.number) for each in shown)),
-            [(name, *(_setting(each, name) for each in shown)) for name in changed],
+            "Settings by trial, where they differ",
+            ("", *(f"{n}{' (automatic)' if by_number[n].automatic else ''}" for n in compared)),
+            rows,
         )
     if found.importance:
         show_table(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
+from fastgcn.features.sparse import InputRows, SparseMatrix, dense
 from fastgcn.sampling.block import Block
 
 # What an edge weighs, see `EdgeBlock`.
@@ -79,6 +80,11 @@ class EdgeBlock:
 
     def mix(self, h: Tensor) -> Tensor:
         """(s, d): Σ_u edge_weight(v,u)·h(u) for rows h (k, d) of `src`; differentiable by h."""
+        if not isinstance(h, Tensor):
+            raise InputError(
+                "sparse rows are multiplied by weights before they are mixed: block.mix(x @ W); "
+                "batch.x.dense() makes a tensor of them"
+            )
         self.check_rows(h)
         if self._block is not None and h.device.type == "cpu" and h.dtype == torch.float32:
             return self._block.mix(h)
@@ -86,7 +92,13 @@ class EdgeBlock:
         mixed = h.new_zeros(self.n_dst, *h.shape[1:])
         return mixed.index_add(0, v, h.index_select(0, u) * self.edge_weight.to(h.dtype)[:, None])
 
-    def own(self, h: Tensor) -> Tensor:
+    @overload
+    def own(self, h: Tensor) -> Tensor: ...
+
+    @overload
+    def own(self, h: SparseMatrix) -> SparseMatrix: ...
+
+    def own(self, h: InputRows) -> InputRows:
         """(s, d): the rows of `dst` themselves, of rows h (k, d) of `src`."""
         if not self.own_rows:
             raise InputError(
@@ -94,16 +106,16 @@ class EdgeBlock:
                 "own_rows=True, as LayerSampler(..., own_rows=True)"
             )
         self.check_rows(h)
-        return h[: self.n_dst]
+        return h.between(0, self.n_dst) if isinstance(h, SparseMatrix) else h[: self.n_dst]
 
-    def check_rows(self, h: Tensor) -> None:
+    def check_rows(self, h: InputRows) -> None:
         """Check that h has a row for each of `src`, where the edges are."""
         if len(h) != self.src.numel():
             raise InputError(
                 f"h must have {self.src.numel()} rows, one for each node of block.src, got "
                 f"{len(h)}; pass batch.x to the first block and each block's result to the next"
             )
-        if h.device != self.edge_index.device:
+        if isinstance(h, Tensor) and h.device != self.edge_index.device:
             raise InputError(
                 f"the rows are on {h.device} and the block on {self.edge_index.device}; make the "
                 f"loader with device={str(h.device)!r}, or call batch.to({str(h.device)!r})"
@@ -170,13 +182,14 @@ class LayerBatch:
     """A minibatch: `h = batch.x`, then for each layer `h = layer(h, block)`, then a loss with `y`.
 
     Attributes:
-        x: (k, F) float32, the features of `n_id`, the input rows.
+        x: (k, F) float32, the features of `n_id`, the input rows; with the loader's `sparse`, a
+            `SparseMatrix`, which `x @ W` multiplies, differentiable by W.
         y: (s,) int64 classes, (s, C) float32 label sets or (s,) float32 numbers; None if the
             loader gives no labels.
         blocks: one for each layer, from the input up.
     """
 
-    x: Tensor
+    x: Any  # a union would make users of type checkers cast it everywhere
     y: Tensor | None
     blocks: tuple[EdgeBlock, ...]
 
@@ -202,11 +215,11 @@ class LayerBatch:
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors."""
-        return sum(each.nbytes for each in self._tensors())
+        return sum(each.nbytes for each in self.tensors())
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "LayerBatch":
         """The minibatch on a device."""
-        if torch.device(device) == self.x.device:
+        if torch.device(device) == self.nodes.device:
             return self
         return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
@@ -216,10 +229,14 @@ class LayerBatch:
 
     def _moved(self, move: Callable[[Tensor], Tensor]) -> "LayerBatch":
         y = None if self.y is None else move(self.y)
-        return LayerBatch(move(self.x), y, tuple(block.moved(move) for block in self.blocks))
+        return LayerBatch(move(dense(self.x)), y, tuple(block.moved(move) for block in self.blocks))
 
-    def _tensors(self) -> Iterator[Tensor]:
-        yield self.x
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors of the minibatch."""
+        if isinstance(self.x, SparseMatrix):
+            yield from map(torch.from_numpy, self.x.csr)
+        else:
+            yield self.x
         if self.y is not None:
             yield self.y
         yield self.nodes

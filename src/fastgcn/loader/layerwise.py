@@ -18,7 +18,7 @@ from fastgcn.progress import progress
 from fastgcn.sampling.neighborhood import FullSampler
 
 # step(number, h, block): rows of block.dst after layer `number`, from rows h of block.src.
-Step = Callable[[int, Tensor, EdgeBlock], Tensor]
+Step = Callable[[int, Any, EdgeBlock], Tensor]
 
 # A chunk has about so many bytes of messages, one row an edge.
 _CHUNK_BYTES = 1 << 27
@@ -34,6 +34,7 @@ def layerwise(
     nodes: IntArray | None = None,
     batch_size: int | None = None,
     device: torch.device | None = None,
+    sparse: bool = False,
 ) -> Tensor:
     """(n, C), or (len(nodes), C): the rows after the last layer, with all neighbours.
 
@@ -58,7 +59,8 @@ def layerwise(
             with progress(f"Layer {number + 1} of {layers}", len(asked), "nodes") as advance:
                 for start, stop in _chunks(adjacency, asked, rows.width, batch_size):
                     (block,) = sampler.sample(torch.from_numpy(asked[start:stop]))
-                    h = dense(rows.take(block.src.numpy()))
+                    h = rows.take(block.src.numpy())
+                    h = h if sparse else dense(h)
                     edges = edge_block(block, exact, own_rows=True)
                     if device is not None:
                         h, edges = h.to(device), edges.to(device)
@@ -76,7 +78,7 @@ def layerwise(
 
 def _steps(
     step: Step | Sequence[Callable[..., Tensor]], layers: int
-) -> list[Callable[[Tensor, EdgeBlock], Tensor]]:
+) -> list[Callable[[Any, EdgeBlock], Tensor]]:
     if isinstance(step, Sequence | nn.ModuleList):
         if len(step) != layers:
             raise InputError(
@@ -90,7 +92,7 @@ def _steps(
             f"of such layers, got {type(step).__name__}"
         )
 
-    def bind(number: int) -> Callable[[Tensor, EdgeBlock], Tensor]:
+    def bind(number: int) -> Callable[[Any, EdgeBlock], Tensor]:
         return lambda h, block: step(number, h, block)
 
     return [bind(number) for number in range(layers)]

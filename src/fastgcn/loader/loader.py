@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.errors import InputError
-from fastgcn.features.sparse import dense
+from fastgcn.features.sparse import SparseMatrix, dense
 from fastgcn.features.store import FeatureStore
 from fastgcn.loader import source
 from fastgcn.loader.batch import LayerBatch, Matrix, Weights, check_weights, edge_block
@@ -65,6 +65,8 @@ class LayerLoader:
             a node's own row; nearly all of PyG's do.
         weights: "unbiased" or "self-normalised"; see `EdgeBlock`.
         features: rows (n, F), or a store of them (`FeatureStore`), in place of the graph's.
+        sparse: leave features that are stored sparse as they are: `batch.x` is a `SparseMatrix`,
+            for networks that begin with `x @ W`; on another device it is dense.
         labels: give `batch.y`; False for graphs or nodes without labels.
         shuffle: a new order of the nodes in each epoch; True unless `index_sampler` is given.
         drop_last: leave out a last batch that is not full.
@@ -101,6 +103,7 @@ class LayerLoader:
         own_rows: bool = True,
         weights: Weights = "unbiased",
         features: FeatureStore | Tensor | FloatArray | None = None,
+        sparse: bool = False,
         labels: bool = True,
         shuffle: bool | None = None,
         drop_last: bool = False,
@@ -129,6 +132,9 @@ class LayerLoader:
         self.graph = source.open_graph(data)
         self.nodes = source.choose_nodes(self.graph, nodes)
         self.features = source.make_features(self.graph, features)
+        if sparse and not isinstance(self.features, SparseMatrix):
+            raise InputError("the features are not stored sparse; leave out sparse=True")
+        self.sparse = sparse
         self._labels = source.make_labels(self.graph, self.nodes, labels)
         made = self._choose_sampler(sampler, samples, normalization, self_loops, own_rows)
         self.layer_sampler, self.adjacency = made.sampler, made.adjacency
@@ -224,7 +230,8 @@ class LayerLoader:
         if not blocks:
             raise InputError("the sampler made no blocks; a network needs one for each layer")
         layers = tuple(edge_block(each, self._matrix, own_rows=self.own_rows) for each in blocks)
-        x = dense(self.features.take(blocks[0].src.numpy()))
+        x = self.features.take(blocks[0].src.numpy())
+        x = x if self.sparse else dense(x)
         y = None if self._labels is None else self._labels[nodes]
         batch = LayerBatch(x, y, layers)
         return batch.pin_memory() if self.pin_memory else batch
@@ -265,11 +272,11 @@ class LayerLoader:
         *,
         nodes: Any = "all",
         batch_size: int | None = None,
-        layers: int | None = None,
+        features: FeatureStore | Tensor | FloatArray | None = None,
     ) -> Tensor:
         """(len(nodes), C): the exact network, layer by layer over all nodes; nothing is sampled.
 
-        See `layerwise`. `layers` is needed only with a sampler that does not tell its number.
+        See `layerwise`. `features` are rows to begin with in place of the loader's, (n, d).
         """
         if self.adjacency is None:
             raise InputError(
@@ -279,12 +286,13 @@ class LayerLoader:
         return layerwise(
             step,
             self.adjacency,
-            self.features,
-            layers=layers or self._n_layers(),
+            self.features if features is None else source.make_features(self.graph, features),
+            layers=self._n_layers(),
             matrix=self._matrix,
             nodes=None if isinstance(nodes, str) and nodes == "all" else self._asked(nodes),
             batch_size=batch_size,
             device=self.device,
+            sparse=self.sparse and features is None,
         )
 
     def _asked(self, nodes: Any) -> IntArray:

@@ -23,6 +23,7 @@ from fastgcn.graph.csr import index_dtype
 from fastgcn.graph.edges import GraphEdges, Rows
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import has_label
+from fastgcn.memory import available_memory
 from fastgcn.sampling.block import Sampler
 from fastgcn.sampling.layer import LayerSampler
 from fastgcn.sampling.neighborhood import FullSampler, NeighborSampler
@@ -206,7 +207,7 @@ def choose_nodes(graph: Graph, nodes: Any) -> IntArray:
                 f"the {nodes} part of {graph.name}'s split is empty; pass nodes=, an array of node "
                 "numbers or a mask"
             )
-        return np.asarray(parts[nodes], np.int64)
+        return np.array(parts[nodes], np.int64)  # a store's is read-only
     given = nodes.detach().cpu().numpy() if isinstance(nodes, Tensor) else np.asarray(nodes)
     if given.dtype == np.bool_:
         if given.shape != (graph.n_nodes,):
@@ -214,7 +215,7 @@ def choose_nodes(graph: Graph, nodes: Any) -> IntArray:
                 f"a mask of nodes must have shape ({graph.n_nodes},), got {given.shape}"
             )
         given = np.flatnonzero(given)
-    ids = checks.integers(given, "nodes").astype(np.int64, copy=False)
+    ids = checks.integers(given, "nodes").astype(np.int64)
     if not ids.size:
         raise InputError("nodes must name at least one node, got none")
     checks.in_range(ids, graph.n_nodes, "nodes")
@@ -292,9 +293,10 @@ def make_features(graph: Graph, given: Any) -> FeatureStore:
         )
     if isinstance(graph.features, csr_array):
         return SparseMatrix.of(graph.features)
-    if isinstance(graph.features, np.memmap):
+    if isinstance(graph.features, np.memmap) and 2 * graph.features.nbytes > available_memory():
         return NodeFeatures(graph.features, keep_pages=False)
-    return RowsInMemory(graph.features)
+    # The pages of a small map stay in memory: mapping them again takes ten times as long.
+    return RowsInMemory(np.asarray(graph.features))
 
 
 def _described(given: Any) -> str:
