@@ -1,12 +1,13 @@
 # A service for one run: fastgcn serve. See docs/serving.md.
-#   docker build -t fastgcn .
+#   docker build --build-arg TORCH_INDEX=... -t fastgcn .
 FROM python:3.12-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-# The index of CPU builds: a plain install of torch brings 6 GB of CUDA libraries.
+# The address of torch's CPU builds (pytorch.org, "Get started"): without it, torch brings 6 GB of CUDA.
+ARG TORCH_INDEX=""
 RUN python -m venv /app \
- && /app/bin/pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu \
+ && /app/bin/pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} \
     'torch>=2.4' '.[serve]'
 
 FROM python:3.12-slim

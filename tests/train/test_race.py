@@ -1,6 +1,8 @@
 """The race: what it tries, what it keeps, and that nothing but validation decides."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +39,25 @@ def test_the_winner_is_one_of_the_entrants() -> None:
 def test_a_round_drops_the_worse_half_but_for_those_close_to_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last round leaves one."""
+    """The last round leaves one; the bar of progress ends at its end."""
+    moved: list[int] = []
+
+    @contextmanager
+    def bar(_: str, total: int, unit: str) -> Iterator[Any]:
+        moved.append(-total)
+        assert unit == "epochs"
+        yield moved.append
+
     monkeypatch.setattr("fastgcn.train.race._CLOSE", -1.0)
+    monkeypatch.setattr("fastgcn.train.race.progress", bar)
     halved = sorted(each.epochs for each in choose(GRAPH, None, HERE).tried)
     first, second = rounds_of(best_preset(GRAPH))[:2]
     assert halved == [first, first, second, second]
+    assert sum(moved) == 0
     monkeypatch.setattr("fastgcn.train.race._CLOSE", 1.0)
     all_close = choose(GRAPH, None, HERE).tried
     assert {each.epochs for each in all_close} == {second}
+    assert sum(moved) == 0
     assert sum(each.kept for each in all_close) == 1
 
 

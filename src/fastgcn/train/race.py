@@ -174,19 +174,23 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     }
     rounds = rounds_of(found[0].config)[: max(1, math.ceil(math.log2(len(found))))]
     tried: dict[int, Tried] = {}
-    with progress("Racing candidates", len(found) * rounds[0], "epochs") as advance:
+    with progress("Racing candidates", len(found) * rounds[-1], "epochs") as advance:
+
+        def drop(number: int) -> None:
+            advance(max(0, rounds[-1] - len(running.pop(number).history)))
+
         for epochs in rounds:
             failed = _train(running, epochs, advance)
             for number, wrong in failed.items():
                 note(f"Dropped {found[number].name}, where {wrong}")
-                del running[number]
+                drop(number)
             for number, training in running.items():
                 tried[number] = judged(found[number].name, training, number, graph)
             ranked = sorted(running, key=lambda number: -tried[number].score)
             places = 1 if epochs == rounds[-1] else math.ceil(len(ranked) / 2)
             for number in ranked[places:]:
                 if places == 1 or not _close(tried[number], tried[ranked[0]]):
-                    del running[number]
+                    drop(number)
             if not running:
                 break
     shared.clear()
