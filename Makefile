@@ -62,7 +62,7 @@ reproduce: setup
 # every damaged file, every network on the GPU interpreter.
 verify: setup
 	FASTGCN_VERIFY=1 $(BIN)/python -m pytest -s tests/test_tutorial.py tests/fuzz tests/data/test_damaged_store.py \
-	    tests/data/test_damaged_shards.py tests/train/test_damaged_run.py tests/backends/gpu \
+	    tests/data/test_damaged_shards.py tests/train/test_damaged_run.py tests/train/test_unfinished.py tests/backends \
 	    tests/serve/test_process.py tests/benchmarks/test_serve.py
 
 test-gpu: setup

@@ -5,6 +5,7 @@ page from the results. What is measured is in the modules named like the command
 """
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -80,6 +81,11 @@ def _shared(
     """The options that every command with experiments has beside its own."""
 
 
+def _on_the_cpu() -> None:
+    """Hide GPUs: these figures are of the CPU, and settings that say nothing would take one."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def _measures(name: str | None = None) -> Callable[[Callable[..., Suite]], None]:
     """Make a command of a function that says what is measured."""
 
@@ -153,6 +159,7 @@ def accuracy(
     jobs: Annotated[int, typer.Option(help="Processes that train at once, each on one core.")] = 1,
 ) -> Suite:
     """Train with the paper's settings and with the best found; validation chooses."""
+    _on_the_cpu()
     from benchmarks.accuracy import SEEDS, experiments, measure_together
 
     seeds = seeds or SEEDS
@@ -163,6 +170,7 @@ def accuracy(
 @_measures()
 def estimators(data: Data = None, seeds: Seeds = None, quick: Quick = False) -> Suite:
     """Compare all estimators: error of the gradient, time of a step, both at once, accuracy."""
+    _on_the_cpu()
     from benchmarks.estimators import DATA, FULL, QUICK, experiments
 
     effort = QUICK if quick else FULL
@@ -240,6 +248,7 @@ def reproduce(
     ] = None,
 ) -> Suite:
     """Measure the paper's tables and figures here, and show them beside the paper's numbers."""
+    _on_the_cpu()
     from benchmarks import paper, paper_scale
 
     scale = paper_scale.quick() if quick else paper_scale.full()

@@ -4,9 +4,14 @@ import os
 from collections.abc import Iterable
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 THOROUGH = "FASTGCN_VERIFY" in os.environ
+
+# Tests that take half a minute.
+slow = pytest.mark.skipif(not THOROUGH, reason="make verify runs it")
 
 
 def some(cases: Iterable[T], *, every: int) -> list[T]:

@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,9 @@ def test_a_log_line_is_json_without_ids_or_features(
     with caplog.at_level("INFO", logger="fastgcn.serve"):
         service.get("/nodes/C0000003?explain=false")
         service.post("/predict", {"ids": ["C0000003", "secret-id"]})
+        until = time.monotonic() + 10  # a line is written after its answer
+        while len(caplog.records) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
     lines = [JsonLines().format(record) for record in caplog.records]
     about = [json.loads(line) for line in lines]
     assert [each["status"] for each in about] == [200, 404]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.accuracy import best_cases
+from benchmarks.accuracy import best_cases, random_cases
 from benchmarks.settings import best_cora, best_in_paper_budget, best_pubmed, paper_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -209,11 +209,8 @@ def test_features_that_do_not_vary_train() -> None:
 def test_cases_of_the_best(real_data: Path) -> None:  # noqa: ARG001
     names = [(case.data, case.label, case.seeds) for case in best_cases(10)]
     assert ("cora", "the paper's budget", 10) in names
-    assert (
-        "amazon_photo",
-        "the same, unsampled",
-        5,
-    ) in names
+    assert ("pubmed", "best settings", 10) in names
+    assert {case.split for case in random_cases(10)} == {"random"}
 
 
 def test_an_unknown_preset_is_refused() -> None:

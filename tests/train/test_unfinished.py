@@ -15,13 +15,14 @@ from fastgcn.train.run_files import read_safetensors, safetensors_bytes
 from tests.cli.test_ending import TRAIN, started, wait_for
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick, weights_of, without_times
+from tests.thorough import some
 
 
 def saved_epochs(run: Path) -> int:
     return int(Run.load(run).metrics["epochs"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", some([signal.SIGKILL, signal.SIGINT], every=2))
 def test_every_command_uses_the_best_epoch(
     number: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.thorough import slow
+
 ROOT = Path(__file__).parents[3]
 
 # Bytes of shared memory that a program may have on an H100 or H200.
@@ -21,6 +23,7 @@ KERNELS = {
 }  # fmt: skip
 
 
+@slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there they are compiled anyway")
 def test_every_kernel_compiles_and_has_room(tmp_path: Path) -> None:
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONWARNINGS": "ignore"}

@@ -56,7 +56,7 @@ PASSES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "changes"), some(PASSES, every=2))
+@pytest.mark.parametrize(("kind", "changes"), some(PASSES, every=3))
 def test_full_passes_are_those_of_the_cpu(kind: str, changes: dict[str, Any]) -> None:
     graph, config = graph_of(kind), FULL.replace(**changes)
     there, here = training(graph, config), ready(graph, config)
@@ -121,7 +121,7 @@ def test_full_passes_need_the_features_on_the_device() -> None:
         training(communities(), FULL.replace(features="host"))
 
 
-@pytest.mark.parametrize(("sampled", "sparse"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("sampled", "sparse"), some([(True, False), (False, True)], every=2))
 def test_every_candidate_is_trained_on_the_device(
     sampled: bool, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ NETWORKS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", some(NETWORKS, every=2), ids=str)
+@pytest.mark.parametrize("changes", some(NETWORKS, every=3), ids=str)
 def test_every_network_trains_and_is_judged_as_on_the_cpu(changes: dict[str, Any]) -> None:
     graph = communities()
     config = SETTINGS.replace(**changes)

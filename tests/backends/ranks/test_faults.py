@@ -12,6 +12,7 @@ from fastgcn.data.store import save
 from fastgcn.train.run import Run, RunFolder
 from tests.backends.ranks.launch import environment, torchrun
 from tests.communities import communities, quick, without_times
+from tests.thorough import slow
 
 EPOCHS = 7
 TIMEOUT = 20  # seconds: a rank that loads what the others have loaded is slow, and no more
@@ -36,6 +37,7 @@ def outlast(command: list[str], folder: Path) -> tuple[int, str]:
     return process.returncode, "".join(lines)
 
 
+@slow
 def test_a_killed_and_a_hanging_rank(tmp_path: Path) -> None:
     save(communities(), tmp_path / "store")
     settings = ["hidden=8", "samples=20", "batch_size=16", "draws='independent'", "skip=false",

@@ -10,8 +10,10 @@ from fastgcn.data.shards import shard
 from tests.backends.ranks.launch import run_ranks
 from tests.cli_runner import run_cli
 from tests.communities import communities
+from tests.thorough import slow
 
 
+@slow
 def test_a_run_on_two_parts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shard(communities(), 2, tmp_path / "parts")
     settings = ["--preset", "paper", "--samples", 20, "--hidden", 8, "--batch-size", 16,
