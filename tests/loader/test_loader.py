@@ -200,6 +200,17 @@ def test_what_is_left_out_is_said(graph: Graph) -> None:
             LayerLoader(graph, pin_memory=True)
 
 
+@pytest.mark.parametrize("self_loops", [None, True])
+def test_sum_and_none_are_the_same_matrix(graph: Graph, self_loops: bool | None) -> None:
+    options: dict[str, Any] = {"sampler": "full", "self_loops": self_loops, "nodes": [0, 1]}
+    none, total = (
+        next(iter(LayerLoader(graph, (1,), normalization=name, shuffle=False, **options)))
+        for name in ("none", "sum")
+    )
+    assert torch.equal(none.blocks[0].edge_index, total.blocks[0].edge_index)
+    assert torch.equal(none.blocks[0].edge_weight, total.blocks[0].edge_weight)
+
+
 @pytest.mark.parametrize("kind", ["label sets", "numbers", "none"])
 def test_labels_of_each_task(kind: str) -> None:
     rng = np.random.default_rng(0)

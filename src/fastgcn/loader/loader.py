@@ -58,8 +58,8 @@ class LayerLoader:
             neighbours, GraphSAGE), "full" (all neighbours, nothing is drawn), or an object with
             `sample(batch, rng)`.
         normalization: M, by which a layer multiplies: "symmetric" (GCN), "row", "neighbors" (means
-            with and without the node) or "none" (A itself). For a sampler of your own, it names
-            the matrix that the sampler was made with.
+            with and without the node) or "none" (A itself; "sum" is the same). For a sampler of
+            your own, it names the matrix that the sampler was made with.
         self_loops: whether M has a diagonal; by default that of "symmetric" and "row".
         own_rows: have the input rows of a layer begin with its output rows, for networks that read
             a node's own row; nearly all of PyG's do.
@@ -164,6 +164,8 @@ class LayerLoader:
         own_rows: bool,
     ) -> source.SampledMatrix:
         named = isinstance(sampler, str)
+        if normalization == "sum":
+            normalization = "none"  # what the setting `normalization` calls A itself
         if named and normalization is None:
             normalization = "neighbors" if sampler == "neighbor" else "symmetric"
         loops = bool(self_loops)

@@ -16,7 +16,7 @@ from fastgcn.arrays import IntArray
 from fastgcn.data.load import load
 from fastgcn.errors import InputError, nearest
 from fastgcn.features.sparse import SparseMatrix
-from fastgcn.features.store import FeatureStore, NodeFeatures
+from fastgcn.features.store import DenseStore, FeatureStore, NodeFeatures
 from fastgcn.graph import checks
 from fastgcn.graph.adjacency import NORMALIZATIONS, Adjacency, NormalizedRows, normalize
 from fastgcn.graph.csr import index_dtype
@@ -248,31 +248,16 @@ def make_labels(graph: Graph, nodes: IntArray, wanted: bool) -> Tensor | None:
     return torch.from_numpy(np.array(graph.labels)).to(dtype)
 
 
-class RowsInMemory:
+class RowsInMemory(DenseStore):
     """The rows of a dense matrix in memory, gathered without torch's threads.
 
     Each worker would start a team of them, and they would wait for each other.
     """
 
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __len__(self) -> int:
-        return int(self.array.shape[0])
-
-    @property
-    def width(self) -> int:
-        return int(self.array.shape[1])
-
-    @property
-    def on_disk(self) -> bool:
-        return False
+    __slots__ = ()
 
     def take(self, ids: IntArray) -> Tensor:
         return torch.from_numpy(self.array.take(ids, axis=0))
-
-    def between(self, start: int, stop: int) -> Tensor:
-        return torch.from_numpy(self.array[start:stop])
 
 
 def make_features(graph: Graph, given: Any) -> FeatureStore:
