@@ -1,13 +1,10 @@
 """How accurate training is: several seeds, the learning rate chosen on validation alone."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
 
 from benchmarks.cases import Case, from_cases
-from benchmarks.pages import DASH, Experiment, mean, mean_sd, measure, ratio
+from benchmarks.pages import DASH, Experiment, mean, mean_sd, ratio
 from benchmarks.results import Results
 from benchmarks.settings import best_cora, best_in_paper_budget, best_pubmed
 from fastgcn.config import TrainConfig
@@ -108,45 +105,6 @@ def experiments(seeds: int = SEEDS) -> list[Experiment]:
             ("random-splits", "The same on random splits", random_cases),
         )
     ]
-
-
-def measure_together(
-    chosen: Sequence[Experiment], results: Results, *, seeds: int, jobs: int
-) -> int:
-    """`measure` in several processes, each on one core; how many results are new.
-
-    A process has every k-th training. What depends on the choice of a rate comes last, in this one.
-    """
-    names, context = [each.name for each in chosen], get_context("spawn")
-    before = results.count
-    workers = [
-        context.Process(target=_share, args=(results.path, names, seeds, number, jobs), daemon=True)
-        for number in range(jobs if jobs > 1 else 0)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    results.read_again()
-    measure(chosen, results)
-    return results.count - before
-
-
-def _share(path: Path, names: list[str], seeds: int, number: int, jobs: int) -> None:
-    os.environ |= {"CUDA_VISIBLE_DEVICES": ""}
-    if hasattr(os, "sched_setaffinity"):
-        mine = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {mine[number % len(mine)]})
-    results = Results(path)
-    planned = {
-        repr(m.key): m
-        for each in experiments(seeds)
-        if each.name in names
-        for m in each.plan(results)
-        if results.lacks(m)
-    }
-    for measurement in list(planned.values())[number::jobs]:
-        results.measure(measurement)
 
 
 def table_of(name: str, title: str, cases: Callable[[], Iterable[Case]]) -> Experiment:

@@ -89,9 +89,9 @@ class Case:
     """Settings that are trained with several seeds on a data set under a split.
 
     Every rate is tried with `search_seeds` seeds, for `search_epochs` epochs where that is
-    given; the other seeds are for the rate that validation prefers. With `curve` the accuracy is
-    followed over time. A random split is another one for every seed. `published` is a score to
-    compare with.
+    given; the other seeds are for the rate that validation prefers. With `curve` the accuracy of
+    seed 0 at that rate is followed over time, alone. A random split is another one for every seed.
+    `published` is a score to compare with.
     """
 
     label: str
@@ -117,7 +117,7 @@ class Case:
                     yield self._training(self._search_config(rate, seed), timed=False)
         rate = self.rate(results) or self.config.learning_rate
         for seed in range(self.seeds):
-            yield self._training(self._config(rate, seed), timed=self.curve)
+            yield self._training(self._config(rate, seed), timed=self.curve and seed == 0)
 
     def rate(self, results: Results) -> float | None:
         """The rate that validation prefers, by all seeds on file; None while they are too few."""
@@ -176,9 +176,9 @@ class Case:
     def _training(self, config: TrainConfig, *, timed: bool) -> Measurement:
         label = f"{self.label}, rate {config.learning_rate:g}, seed {config.seed}"
         key, curve = self._key(config), _curve_key(self._key(config))
-        train = partial(_train, self, config)
-        if self.curve:
-            return Measurement(label, curve, train, instead=None if timed else key)
+        train = partial(_train, self, config, timed)
+        if timed:
+            return Measurement(label, curve, train, alone=True)
         return Measurement(label, key, train, instead=curve)
 
 
@@ -205,10 +205,10 @@ def _curve_key(key: Record) -> Record:
     return key | {"experiment": "curve"}
 
 
-def _train(case: Case, config: TrainConfig) -> Record:
+def _train(case: Case, config: TrainConfig, timed: bool) -> Record:
     seed = config.seed if case.split == "random" else None
     on = graph(case.data, case.split, seed)
-    if case.curve:
+    if timed:
         return follow(on, config)
     metrics = fit(on, config).metrics
     return {name: value for name, value in metrics.items() if name != "test_classes"}

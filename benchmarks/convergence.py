@@ -15,6 +15,7 @@ A step draws a batch of s rows and, for these, a block B of Â with t vertices:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -146,20 +147,23 @@ def _descent(scale: Scale, draws: int, t: int) -> Measurement:
     key = {"experiment": "convergence", "data": DATA, "draws": draws, "t": t, "batch": BATCH}
     key |= {"ridge": RIDGE, "steps": scale.steps, "runs": scale.descents}
 
-    def measure() -> Record:
-        problem = regression(graph(DATA, OWN_SPLIT), t)
-        descent = descend(problem, draws=draws, steps=scale.steps, runs=scale.descents)
-        shown = np.unique(np.geomspace(1, scale.steps, _POINTS).round().astype(int))
-        return {
-            "k": shown.tolist(),
-            "distance": [float(f"{d:.4g}") for d in descent.distance[shown - 1]],
-            "slope": descent.slope,
-            "within_bound": descent.within_bound,
-            "bias": float(np.sum((problem.limit - problem.best) ** 2)),
-            "size": float(np.sum(problem.best**2)),
-        }
+    how = partial(measure_descent, scale, draws, t)
+    return Measurement(f"{DATA}: SGD, {_DRAWS[draws]}, t = {t}", key, how, _CODE)
 
-    return Measurement(f"{DATA}: SGD, {_DRAWS[draws]}, t = {t}", key, measure, _CODE)
+
+def measure_descent(scale: Scale, draws: int, t: int) -> Record:
+    """Distances over steps, their slope, and how far the limit is from the optimum."""
+    problem = regression(graph(DATA, OWN_SPLIT), t)
+    descent = descend(problem, draws=draws, steps=scale.steps, runs=scale.descents)
+    shown = np.unique(np.geomspace(1, scale.steps, _POINTS).round().astype(int))
+    return {
+        "k": shown.tolist(),
+        "distance": [float(f"{d:.4g}") for d in descent.distance[shown - 1]],
+        "slope": descent.slope,
+        "within_bound": descent.within_bound,
+        "bias": float(np.sum((problem.limit - problem.best) ** 2)),
+        "size": float(np.sum(problem.best**2)),
+    }
 
 
 _CODE = ("fastgcn.sampling", "fastgcn.graph.adjacency")

@@ -179,7 +179,7 @@ class Costs:
             "rounds": effort.rounds,
             "chunk_seconds": effort.chunk_seconds,
         }
-        return Measurement(f"{self.data}: times of steps", key, self._measure_times)
+        return Measurement(f"{self.data}: times of steps", key, self._measure_times, alone=True)
 
     def _measure_times(self) -> Record:
         with thread_count(0):
@@ -206,7 +206,9 @@ class Costs:
             with thread_count(0):
                 return self.gradients.measure(config, draws=draws)
 
-        return Measurement(f"{self.data}: gradients, t = {config.samples}", key, measure)
+        # Here, where the network is: training it again in other processes takes longer.
+        label = f"{self.data}: gradients, t = {config.samples}"
+        return Measurement(label, key, measure, alone=True)
 
     def _found(self, results: Results) -> dict[str, tuple[Seconds, int | None]] | None:
         """The times of each member, and its largest size within Algorithm 2's time."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.processes import together
 from benchmarks.results import Measurement, Record, Results
 from fastgcn import __version__
 from fastgcn.errors import FormatError, InputError, nearest
@@ -72,21 +73,44 @@ def chosen(names: Iterable[str] | None, experiments: Sequence[Experiment]) -> li
     return [each for each in experiments if "all" in wanted or each.name in wanted]
 
 
-def measure(experiments: Sequence[Experiment], results: Results) -> int:
+def measure(experiments: Sequence[Experiment], results: Results, *, jobs: int = 1) -> int:
     """Measure what the results lack; how many that were.
 
     Each result is on file as soon as it is there. What a plan asks for later may depend on it
-    (the learning rate that validation prefers), so the total may change on the way.
+    (the learning rate that validation prefers), so the total may change on the way. With several
+    jobs, what is not timed is measured first, in so many processes, each on one core, and those
+    that took longest the last time begin; then the rest, alone.
     """
 
     def missing() -> Iterable[Measurement]:
         return (m for each in experiments for m in each.plan(results) if results.lacks(m))
 
+    tried: set[str] = set()
+
+    def batch(*, alone: bool) -> list[Measurement]:
+        found = {repr(m.key): m for m in missing() if m.alone == alone and repr(m.key) not in tried}
+        tried.update(found)
+        return [*found.values()]
+
     total, done = len({repr(m.key) for m in missing()}), 0
-    for measurement in missing():
-        done += 1
-        note(f"{done} of {max(total, done)}: {measurement.label}")
-        results.measure(measurement)
+    if jobs == 1:
+        for measurement in missing():
+            done += 1
+            note(f"{done} of {max(total, done)}: {measurement.label}")
+            results.measure(measurement)
+        return done
+    while some := batch(alone=False) or batch(alone=True):
+        timed = some[0].alone
+        some.sort(key=lambda m: 0.0 if timed else -results.took(m))
+        how = "one by one" if timed else f"in {min(jobs, len(some))} processes"
+        note(f"{len(some)} {'times' if timed else 'results'}, {how}")
+        records = (
+            map(Measurement.record, some) if timed else together(Measurement.record, some, jobs)
+        )
+        for record in records:
+            done += 1
+            note(f"{done} of {max(total, done)}")
+            results.keep(record)
     return done
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,17 @@ from fastgcn.report.plots import Series
 
 
 def _statistics(data: DataSet) -> Measurement:
-    def count() -> Record:
-        loaded = graph(data.name, data.split)
-        names = ("nodes", "edges", "classes", "features")
-        counts = {name: getattr(loaded, f"n_{name}") for name in names}
-        parts = {part: len(nodes) for part, nodes in loaded.split.items()}
-        return {**counts, **parts, "cleaned": asdict(loaded.cleaned)}
-
     key = {"experiment": "statistics", "data": data.name, "split": data.split}
-    return Measurement(f"{data.label}: statistics", key, count, ("fastgcn.data.load",))
+    how = partial(_count, data)
+    return Measurement(f"{data.label}: statistics", key, how, ("fastgcn.data.load",))
+
+
+def _count(data: DataSet) -> Record:
+    loaded = graph(data.name, data.split)
+    names = ("nodes", "edges", "classes", "features")
+    counts = {name: getattr(loaded, f"n_{name}") for name in names}
+    parts = {part: len(nodes) for part, nodes in loaded.split.items()}
+    return {**counts, **parts, "cleaned": asdict(loaded.cleaned)}
 
 
 def statistics(scale: Scale) -> list[Measurement]:

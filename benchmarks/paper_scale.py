@@ -291,4 +291,4 @@ def step_times(
         loaded, rounds = graph(data.name, data.split), scale.rounds
         return time_configs(loaded, configs, rounds=rounds, chunk_seconds=scale.chunk_seconds)
 
-    return Measurement(f"{data.label}: {label}", key, measure)
+    return Measurement(f"{data.label}: {label}", key, measure, alone=True)

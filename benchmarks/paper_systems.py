@@ -218,10 +218,11 @@ def show_total_time(scale: Scale, results: Results) -> Contents:
     head = ("", "training", "with evaluation", "the paper", "ratio", "epochs", "seeds")
     return [
         Table(head, rows, "Seconds of training in all; ratio is training / the paper"),
-        "Means over seeds of the trainings of Figure 3; training is ÂX, where it is "
-        "precomputed, and all batches, and evaluation is on the validation part after every "
-        "epoch. The paper does not say whether its times include evaluation. Each training ends "
-        f"after {scale.small.config.patience} epochs without a better validation score, or at its "
+        "Means over the seeds of Figure 3 that were timed, each alone on the machine: seed 0, and "
+        "others where they are on file. Training is ÂX, where it is precomputed, and all batches; "
+        "evaluation is on the validation part after every epoch. The paper does not say whether "
+        "its times include evaluation. Each training ends after "
+        f"{scale.small.config.patience} epochs without a better validation score, or at its "
         f"limit of epochs ({'; '.join(limits)}).",
     ]
 

@@ -1,17 +1,20 @@
-"""Work in a process of its own: its seconds, and the peaks of its memory."""
+"""Work in processes of their own: one with its seconds and peaks of memory, or many at once."""
 
+import os
 import resource
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastgcn.errors import InputError
 
 Record = dict[str, Any]
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 STATUS = Path("/proc/self/status")
 _SAMPLE_SECONDS = 0.005
@@ -39,6 +42,37 @@ def _watched(function: Callable[..., Record], args: tuple[Any, ...], limit: int 
     seconds = round(time.perf_counter() - start, 4)
     peaks = {"peak": status_bytes("VmHWM"), "anonymous": anonymous.bytes}
     return {"seconds": seconds} | found | peaks
+
+
+def together(
+    function: Callable[[Item], Found], items: Sequence[Item], jobs: int
+) -> Iterator[Found]:
+    """What `function` returns for each item, as they are done, in so many processes at once.
+
+    Each process keeps to one core, where the system allows that. Items begin in their order.
+    """
+    context = get_context("spawn")
+    with ProcessPoolExecutor(
+        min(jobs, len(items)),
+        mp_context=context,
+        initializer=_keep_to_one_core,
+        initargs=(context.Value("i", 0),),
+    ) as pool:
+        try:
+            for done in as_completed([pool.submit(function, item) for item in items]):
+                yield done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _keep_to_one_core(turn: Any) -> None:
+    with turn.get_lock():
+        number = turn.value
+        turn.value += 1
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
 def status_bytes(field: str) -> int:

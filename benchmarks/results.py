@@ -4,7 +4,8 @@ A line is one object:
 
 * `key`: what was measured and how, all settings included; results are found by it;
 * `value`: the figures;
-* `where`: commit, versions and hardware;
+* `where`: commit, versions and hardware; the variable FASTGCN_COMMIT names the commit where git
+  cannot, as on a machine that was sent the files alone;
 * `code`: the modules that were measured (`of`) and a hash of their source (`hash`);
 * `took`: seconds that the measurement took.
 
@@ -54,6 +55,27 @@ class Measurement:
     code: tuple[str, ...] = CPU_CODE
     instead: Key | None = None  # the key of another result that does as well
     optional: bool = False  # left out where its data cannot be downloaded
+    alone: bool = False  # it is timed, so nothing else may run beside it, or it must be done here
+
+    def record(self) -> Record | None:
+        """Measure now: a line of results; None where it is optional and its data is not to be had.
+
+        A measurement that is not alone may be sent to another process for this.
+        """
+        start = time.perf_counter()
+        try:
+            value = self.how()
+        except DownloadError:
+            if self.optional:
+                return None
+            raise
+        return {
+            "key": dict(self.key),
+            "value": finite(value),
+            "where": provenance(),
+            "code": {"of": list(self.code), "hash": code_hash(self.code)},
+            "took": round(time.perf_counter() - start, 3),
+        }
 
 
 class Results:
@@ -132,24 +154,21 @@ class Results:
         """Measure what is not on file, or stale, and keep it."""
         if not self.lacks(measurement):
             return
-        start = time.perf_counter()
-        try:
-            value = measurement.how()
-        except DownloadError:
-            if measurement.optional:
-                return
-            raise
-        record = {
-            "key": dict(measurement.key),
-            "value": finite(value),
-            "where": provenance(),
-            "code": {"of": list(measurement.code), "hash": code_hash(measurement.code)},
-            "took": round(time.perf_counter() - start, 3),
-        }
-        line = (json.dumps(record) + "\n").encode()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        _append(self.path, line)
-        self._lines[_name(measurement.key)] = json.loads(line)
+        self.keep(measurement.record())
+
+    def keep(self, record: Record | None) -> None:
+        """Put a line on file, if there is one."""
+        if record is not None:
+            line = (json.dumps(record) + "\n").encode()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _append(self.path, line)
+            self._lines[_name(record["key"])] = json.loads(line)
+
+    def took(self, measurement: Measurement) -> float:
+        """Seconds that it took the last time; infinite where it was never measured."""
+        names = (_name(key) for key in (measurement.key, measurement.instead) if key is not None)
+        found = [line["took"] for name in names if "took" in (line := self._lines.get(name, {}))]
+        return float(found[0]) if found else float("inf")
 
     def notes(self) -> list[str]:
         """Where the results in `used` come from, and how many of them are stale."""
@@ -286,6 +305,8 @@ def _machine(where: Record) -> str:
 
 
 def _commit() -> str | None:
+    if given := os.environ.get("FASTGCN_COMMIT"):
+        return given
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

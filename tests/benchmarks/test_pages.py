@@ -1,6 +1,9 @@
 """Pages: what is between the marks is what was measured, and the rest stays."""
 
+import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.commands import app
@@ -15,6 +18,7 @@ from benchmarks.pages import (
     measure,
     write_report,
 )
+from benchmarks.processes import together
 from benchmarks.results import Measurement, Results
 
 from fastgcn.errors import FormatError, InputError
@@ -169,3 +173,58 @@ def test_quick_benchmarks_leave_measured_pages_alone(
     assert done.code == 0, done.err
     assert (tmp_path / "results" / "quick" / "speed.md").exists()
     assert not (tmp_path / "docs").exists()
+
+
+def test_several_processes_share_what_is_not_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times come last and here; what depends on an earlier result is asked for and measured too."""
+    results, shared = Results(tmp_path / "r.jsonl"), []
+
+    def share(function: Any, items: list[Measurement], jobs: int) -> Any:
+        shared.append([m.key["k"] for m in items])
+        assert jobs == 3
+        return map(function, items)
+
+    def one(k: int, **options: Any) -> Measurement:
+        return Measurement(str(k), {"k": k}, lambda: {"v": k}, ("fastgcn.errors",), **options)
+
+    def plan(kept: Results) -> list[Measurement]:
+        first = [one(0, alone=True), one(1), one(1), one(2)]
+        return first + ([] if kept.get({"k": 0}) is None else [one(3)])
+
+    monkeypatch.setattr("benchmarks.pages.together", share)
+    some = Experiment(name="a", title="A", plan=plan, show=lambda _: [])
+    assert measure([some], results, jobs=3) == 4
+    assert shared == [[1, 2], [3]]
+    lines = [json.loads(line) for line in results.path.read_text().splitlines()]
+    assert [line["value"]["v"] for line in lines] == [1, 2, 0, 3]
+    assert measure([some], Results(results.path), jobs=3) == 0
+
+
+def test_processes_keep_to_one_core_each() -> None:
+    found = [*together(os.sched_getaffinity, [0, 0, 0], 2)]
+    assert [len(cores) for cores in found] == [1, 1, 1]
+
+
+def test_what_took_longest_begins(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"key": {"k": 1}, "value": {}, "took": 3}\n')
+    results = Results(path)
+    known, other = (Measurement("", {"k": k}, dict, instead={"k": 1}) for k in (2, 3))
+    assert results.took(known) == results.took(other) == 3
+    assert results.took(Measurement("", {"k": 4}, dict)) == float("inf")
+
+
+def test_results_are_kept_where_nothing_draws(
+    capfd: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'vl_convert'", name="vl_convert")
+
+    monkeypatch.setattr("benchmarks.pages.fill_page", draw)
+    folders = ["--docs", tmp_path, "--results", tmp_path]
+    done = run_cli(capfd, "estimators", "members", *folders, commands=app)
+    assert done.code == 0
+    assert "vl_convert is not installed here" in done.err
+    assert "Traceback" not in done.err

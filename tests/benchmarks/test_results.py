@@ -46,6 +46,19 @@ def test_what_is_on_file_is_not_measured_again(tmp_path: Path) -> None:
         assert name in record["where"]
 
 
+def test_the_commit_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only the files were sent, git knows nothing, or another commit."""
+    monkeypatch.setenv("FASTGCN_COMMIT", "0123456789ab")
+    results.provenance.cache_clear()
+    try:
+        assert results.provenance()["commit"] == "0123456789ab"
+        monkeypatch.delenv("FASTGCN_COMMIT")
+        results.provenance.cache_clear()
+        assert results.provenance()["commit"] != "0123456789ab"
+    finally:
+        results.provenance.cache_clear()
+
+
 def test_stale_results_are_shown_as_stale_and_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     old = {"of": ["fastgcn.errors"], "hash": "0"}
