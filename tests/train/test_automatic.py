@@ -1,4 +1,4 @@
-"""Which candidates a graph has on a GPU: by its sizes, and not by its name."""
+"""Which candidates a graph has: by its sizes, and not by its name."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -38,6 +38,9 @@ WORDNET = graph_of(117_659, 367_578, 2_000, 45, 70_595, 23_532, 687_346)
 REDDIT = graph_of(232_965, 23_213_838, 602, 41, 152_410, 23_699)
 PRODUCTS = graph_of(2_449_029, 123_718_280, 100, 47, 196_615, 39_323)
 CORA = graph_of(2_708, 10_556, 1_433, 7, 1_208, 500, 49_216)
+BLOGCATALOG = graph_of(5_196, 343_486, 8_189, 6, 3_117, 1_039, 369_435)
+PUBMED = graph_of(19_717, 88_651, 500, 3, 11_830, 3_943, 988_031)
+PHOTO = graph_of(7_650, 238_163, 745, 8, 4_590, 1_530, 1_979_745)
 
 
 @pytest.fixture
@@ -69,6 +72,30 @@ def test_a_large_graph_has_other_candidates_on_the_cpu() -> None:
     assert names != ["mean of neighbours", "mean of neighbours, L2"]
     small = [each.name for each in candidates(communities(), device="cpu")]
     assert "with and without own rows" in small
+
+
+@pytest.mark.parametrize(
+    ("graph", "deep"),
+    [
+        (CORA, None),  # small
+        (BLOGCATALOG, "scaled rows, three layers"),
+        (PUBMED, "mean of neighbours, three layers"),  # 4.5 neighbours a node
+        (PHOTO, "mean of neighbours, three layers"),  # nearly dense features
+        (WORDNET, "mean of neighbours, three layers"),  # sampled
+        (REDDIT, None),  # sampled, 100 neighbours a node
+    ],
+)
+def test_a_third_layer_is_tried_where_it_may_see_more(graph: Graph, deep: str | None) -> None:
+    found = candidates(graph, device="cpu")
+    three = [each.name for each in found if each.config.layers == 3]
+    assert three == ([deep] if deep else [])
+    assert {each.config.layers for each in found} <= {2, 3}
+
+
+@pytest.mark.usefixtures("_on_gpu")
+@pytest.mark.parametrize("graph", [WORDNET, REDDIT, PRODUCTS])
+def test_large_graphs_on_a_gpu_try_it_if_a_node_has_few_neighbours(graph: Graph) -> None:
+    assert any(each.config.layers == 3 for each in candidates(graph)) == (graph is WORDNET)
 
 
 @pytest.mark.usefixtures("_on_gpu")

@@ -12,8 +12,9 @@ from scipy.sparse import csr_array
 
 from fastgcn import Graph, Run, Split, TrainConfig, fit, resume
 from fastgcn.backends.data import prepare
+from fastgcn.train.automatic import Candidate
 from fastgcn.train.presets import best_preset, entrants
-from fastgcn.train.race import Choice, choose, rounds_of
+from fastgcn.train.race import Choice, Tried, choose, race, rounds_for, rounds_of
 from tests.cli_runner import run_cli
 from tests.communities import communities, weights_of, with_only_training, without_times
 
@@ -59,6 +60,36 @@ def test_a_round_drops_the_worse_half_but_for_those_close_to_the_best(
     assert {each.epochs for each in all_close} == {second}
     assert sum(moved) == 0
     assert sum(each.kept for each in all_close) == 1
+
+
+def test_deep_networks_have_another_round() -> None:
+    flat = entrants(GRAPH, None, HERE)
+    deep = Candidate("deep", flat[0].config.replace(hidden=(8, 8)))
+    assert rounds_for(flat[:2]) == (20,)
+    assert rounds_for([flat[0], deep]) == (20, 40)
+    assert rounds_for([*flat, deep]) == (20, 40, 80)
+    sampled = [
+        Candidate(name, config.replace(method="fastgcn")) for name, config in (flat[0], deep)
+    ]
+    assert rounds_for(sampled) == (3, 6)
+
+
+def test_what_is_close_in_the_first_round_is_not_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five candidates, of which the fifth is 2 % behind: it is kept by the first round alone."""
+    first, *others = entrants(GRAPH, None, HERE)
+    found = [first, *others, Candidate("behind", first.config.replace(hidden=(8, 8)))]
+    scores = {each.name: 0.9 for each in found} | {"behind": 0.9 * 0.98}
+
+    def judge(name: str, training: Any, *_: Any) -> Tried:
+        return Tried(name, len(training.history), 0.0, 0.0, scores[name])
+
+    monkeypatch.setattr("fastgcn.train.race.judged", judge)
+    monkeypatch.setattr("fastgcn.train.race._FULL_ROUNDS", (1, 2, 3))
+    epochs = {each.name: each.epochs for each in race(GRAPH, found).tried}
+    assert epochs["behind"] == 2
+    assert sorted(epochs.values()) == [2, 3, 3, 3, 3]
 
 
 def test_the_same_seed_gives_the_same_run_and_another_may_not() -> None:

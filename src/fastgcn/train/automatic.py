@@ -57,7 +57,8 @@ _FULL_EPOCHS = 100
 _SAMPLED_EPOCHS = 30
 _SAMPLED_EPOCHS_ON_GPU = 20
 
-# Up to this many nodes, twice the hidden width takes twice the time and gains nothing.
+# Up to this many nodes, twice the hidden width or a third layer takes twice the time and gains
+# nothing.
 _SMALL_GRAPH = 5000
 
 # A full pass of at most this many multiplications, about a tenth of a second, is cheap anyway.
@@ -95,12 +96,17 @@ def candidates(
         base |= full | {"learning_rate": 0.02, "epochs": 400, "patience": 50}
         if graph.n_nodes <= _SMALL_GRAPH:
             base["hidden"] = 64
-    options = _sampled_options() if sampled else _full_options(dense=dense)
+    few = has_few_neighbors(graph)
+    large = graph.n_nodes > _SMALL_GRAPH
     if graph.regression:
         base["learning_rate"] = 0.01
         options = _regression_options()
     elif on_gpu and len(graph.split.train) >= _MANY_TRAINING_NODES:
-        options = _large_options(sampled=sampled)
+        options = _large_options(sampled=sampled, few_neighbors=few)
+    elif sampled:
+        options = _sampled_options(few_neighbors=few and large)
+    else:
+        options = _full_options(dense=dense, large=large, few_neighbors=few)
     return [
         Candidate(name, TrainConfig(**(base | settings)).complete())
         for name, settings in options.items()
@@ -114,21 +120,32 @@ _WEAK: dict[str, Any] = {"dropout": 0.3, "weight_decay": 5e-5, "weight_decay_on"
 _MEAN: dict[str, Any] = {"normalization": "neighbors", "norm": "layer", "dropout": (0.2, 0.5)}
 
 
-def _full_options(*, dense: bool) -> dict[str, dict[str, Any]]:
+# A third layer sees what is three edges away.
+_DEEP: dict[str, Any] = {"hidden": (128, 128)}
+_DEEP_MEAN: dict[str, Any] = _MEAN | _WEAK | _DEEP
+
+
+def _full_options(*, dense: bool, large: bool, few_neighbors: bool) -> dict[str, dict[str, Any]]:
     """What the candidates of full passes differ in, by name."""
     found = {
         "with and without own rows": _STRONG | {"pair": True, "dropout": 0.7},
         "own rows": _WEAK,
         "mean of neighbours": _MEAN,
     }
+    scaled = {"feature_scaling": "row"}
     if not dense:
-        found["own rows, scaled rows"] = _STRONG | {"feature_scaling": "row"}
+        found["own rows, scaled rows"] = _STRONG | scaled
+    if large and (dense or few_neighbors):
+        found["mean of neighbours, three layers"] = _DEEP_MEAN
+    elif large:
+        found["scaled rows, three layers"] = _WEAK | scaled | _DEEP
     return found
 
 
-def _sampled_options() -> dict[str, dict[str, Any]]:
+def _sampled_options(*, few_neighbors: bool) -> dict[str, dict[str, Any]]:
     """The same for sampled batches, whose noise regularises as well."""
-    return {"mean of neighbours": _MEAN, "own rows": _WEAK | {"dropout": 0.2, "hidden": 256}}
+    found = {"mean of neighbours": _MEAN, "own rows": _WEAK | {"dropout": 0.2, "hidden": 256}}
+    return found | ({"mean of neighbours, three layers": _DEEP_MEAN} if few_neighbors else {})
 
 
 def _regression_options() -> dict[str, dict[str, Any]]:
@@ -142,13 +159,15 @@ def _regression_options() -> dict[str, dict[str, Any]]:
     }
 
 
-def _large_options(*, sampled: bool) -> dict[str, dict[str, Any]]:
+def _large_options(*, sampled: bool, few_neighbors: bool) -> dict[str, dict[str, Any]]:
     """The same for a large graph on a GPU, where these were measured (docs/LOG.md)."""
     wide = _MEAN | {"norm": "none", "dropout": 0.2, "weight_decay_on": "all", "hidden": 256}
     if not sampled:
         slower = {"learning_rate": 0.01}
         weak = wide | slower | {"weight_decay": 5e-5}
-        return {"mean of neighbours": _MEAN | slower, "mean of neighbours, weak L2": weak}
+        found = {"mean of neighbours": _MEAN | slower, "mean of neighbours, weak L2": weak}
+        deep = {"mean of neighbours, three layers": _DEEP_MEAN | slower}
+        return found | (deep if few_neighbors else {})
     wide |= {"learning_rate": 0.002}
     normed = wide | {"norm": "layer", "dropout": 0.1, "weight_decay": 5e-5}
     return {"mean of neighbours": normed, "mean of neighbours, L2": wide | {"weight_decay": 5e-4}}
@@ -159,6 +178,11 @@ def has_dense_features(graph: Graph) -> bool:
     cells = graph.n_nodes * graph.n_features
     small = 4 * cells <= _DENSE_BYTES and nearly_dense(graph.features.size, cells)
     return isinstance(graph.features, np.ndarray) or small
+
+
+def has_few_neighbors(graph: Graph) -> bool:
+    """True if a node has so few neighbours that those three edges away tell something new."""
+    return len(graph.csr.indices) < _ENOUGH_NEIGHBORS * graph.n_nodes
 
 
 def trains_inductively(graph: Graph) -> bool:

@@ -43,7 +43,8 @@ _SAMPLED_ROUNDS = (3, 6, 12)
 # There is no race if an epoch takes more multiplications than this: some ten seconds of a CPU.
 _LARGEST_EPOCH = 1 << 38
 
-# Candidates that learn slowly end better. So a round drops none that is this close to the best.
+# Candidates that learn slowly end better. So the first round drops none that is this close to the
+# best, and each later round none that is within a third of that.
 _CLOSE = 0.03
 
 # Another candidate must be better than the first by this share of the standard error of F1. Within
@@ -161,8 +162,14 @@ def check_room(graph: Graph, config: TrainConfig) -> None:
 
 
 def rounds_of(config: TrainConfig) -> tuple[int, ...]:
-    """The epochs after which each round of a race ends."""
+    """The epochs after which each round of a race may end."""
     return _FULL_ROUNDS if config.method == "gcn" else _SAMPLED_ROUNDS
+
+
+def rounds_for(found: Sequence[Candidate]) -> tuple[int, ...]:
+    """Rounds that leave one candidate; one more if layers differ, as deep networks learn later."""
+    deep = len({each.config.layers for each in found}) > 1
+    return rounds_of(found[0].config)[: max(1, math.ceil(math.log2(len(found)))) + deep]
 
 
 def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
@@ -172,14 +179,14 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
         number: Training(each.config, choose_backend(graph, each.config, shared=shared))
         for number, each in enumerate(found)
     }
-    rounds = rounds_of(found[0].config)[: max(1, math.ceil(math.log2(len(found))))]
+    rounds = rounds_for(found)
     tried: dict[int, Tried] = {}
     with progress("Racing candidates", len(found) * rounds[-1], "epochs") as advance:
 
         def drop(number: int) -> None:
             advance(max(0, rounds[-1] - len(running.pop(number).history)))
 
-        for epochs in rounds:
+        for done, epochs in enumerate(rounds):
             failed = _train(running, epochs, advance)
             for number, wrong in failed.items():
                 note(f"Dropped {found[number].name}, where {wrong}")
@@ -189,7 +196,7 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
             ranked = sorted(running, key=lambda number: -tried[number].score)
             places = 1 if epochs == rounds[-1] else math.ceil(len(ranked) / 2)
             for number in ranked[places:]:
-                if places == 1 or not _close(tried[number], tried[ranked[0]]):
+                if places == 1 or not _close(tried[number], tried[ranked[0]], _CLOSE / 3**done):
                     drop(number)
             if not running:
                 break
@@ -199,7 +206,7 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     ((winner, training),) = running.items()
     tried[winner] = replace(tried[winner], kept=True)
     spent = time.perf_counter() - began
-    lengths = " and ".join(map(str, rounds))
+    lengths = ", ".join(map(str, rounds[:-1])) + (" and " if rounds[1:] else "") + str(rounds[-1])
     return Choice(
         training.config,
         f"{found[winner].name}, first of {len(found)} by validation after {lengths} epochs",
@@ -209,9 +216,9 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
     )
 
 
-def _close(each: Tried, best: Tried) -> bool:
+def _close(each: Tried, best: Tried, share: float) -> bool:
     """True if a candidate is so close to the best one that it may still overtake it."""
-    return best.score - each.score <= _CLOSE * abs(best.score)
+    return best.score - each.score <= share * abs(best.score)
 
 
 def _train(
