@@ -3,10 +3,11 @@
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from queue import SimpleQueue
+from typing import cast
 
 import torch
 from threadpoolctl import ThreadpoolController
@@ -126,24 +127,104 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
     """
     ranges = [(int(a), int(b)) for a, b in pairwise(bounds) if a < b]
     others = min(pool_threads(), len(ranges)) - 1
-    left = iter(ranges)  # each thread takes the next one
-
-    def take() -> None:
-        for start, stop in left:
+    if others <= 0:
+        for start, stop in ranges:
             work(start, stop)
-
-    helping = [_pool(pool_threads(), os.getpid()).submit(take) for _ in range(others)]
-    if not helping:
-        take()
         return
-    try:
-        take()
-    finally:
-        # Who has not begun by now is not needed any more.
-        running = [each for each in helping if not each.cancel()]
-        wait(running)
-    for each in running:
-        each.result()
+    helpers = _helpers(others)
+    shared = _Shared(work, ranges, len(helpers))
+    for helper in helpers:
+        helper.help_with(shared)
+    shared.finish()
+
+
+# A helper that is woken too late is not waited for. Another is made unless there are so many
+# threads for each that is wanted.
+_MOST_THREADS = 8
+
+
+class _Shared:
+    """Ranges of one call of `over_ranges`, of which each thread takes the next one."""
+
+    def __init__(
+        self, work: Callable[[int, int], None], ranges: Sequence[tuple[int, int]], helpers: int
+    ) -> None:
+        self._work, self._left = work, iter(ranges)
+        # A helper takes a ticket first. Who has none by the end is not needed any more.
+        self._tickets = [None] * helpers
+        self._ended: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._helpers = helpers
+
+    def _take(self) -> None:
+        for start, stop in self._left:
+            self._work(start, stop)
+
+    def help(self) -> None:
+        """Called by a helper: take ranges until none is left."""
+        try:
+            self._tickets.pop()
+        except IndexError:
+            return
+        failed = None
+        try:
+            self._take()
+        except BaseException as error:  # raised again by `finish`
+            failed = error
+        self._ended.put(failed)
+
+    def finish(self) -> None:
+        """Called by the owner: take ranges too, and wait for the helpers that have begun."""
+        unused = 0
+        try:
+            self._take()
+        finally:
+            while self._tickets:
+                try:
+                    self._tickets.pop()
+                    unused += 1
+                except IndexError:
+                    break
+            failed = [self._ended.get() for _ in range(self._helpers - unused)]
+        for error in failed:
+            if error is not None:
+                raise error
+
+
+class _Helper:
+    """A thread that waits for work. A lock wakes it: a pool's queue and futures take five times as
+    long, and a step shares work twenty times."""
+
+    def __init__(self, idle: "list[_Helper]") -> None:
+        self._idle, self._shared = idle, cast(_Shared, None)
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        threading.Thread(target=self._run, name="fastgcn", daemon=True).start()
+
+    def help_with(self, shared: _Shared) -> None:
+        self._shared = shared
+        self._wake.release()
+
+    def _run(self) -> None:
+        torch.set_num_threads(1)
+        while True:
+            self._wake.acquire()
+            shared, self._shared = self._shared, cast(_Shared, None)
+            shared.help()
+            del shared  # it may hold large arrays
+            self._idle.append(self)
+
+
+def _helpers(wanted: int) -> list[_Helper]:
+    """So many threads that have nothing to do, or fewer if most are late on a busy machine."""
+    idle, found = _idle_helpers(os.getpid()), list[_Helper]()
+    for _ in range(wanted):
+        try:
+            found.append(idle.pop())
+        except IndexError:
+            if threading.active_count() > _MOST_THREADS * wanted:
+                break
+            found.append(_Helper(idle))
+    return found
 
 
 def cuts(length: int, size: int) -> list[int]:
@@ -156,6 +237,6 @@ def cuts(length: int, size: int) -> list[int]:
 
 
 @cache
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """One pool per process, because threads do not survive a fork."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="fastgcn")
+def _idle_helpers(process: int) -> list[_Helper]:  # noqa: ARG001
+    """One list per process, because threads do not survive a fork."""
+    return []

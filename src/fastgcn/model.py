@@ -19,6 +19,7 @@ from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import Task
 from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.dense import times
+from fastgcn.machine import cuts, over_ranges
 from fastgcn.memory import check_room
 from fastgcn.metrics import Decision
 from fastgcn.network import InputRows, Network, OwnNetwork
@@ -74,11 +75,11 @@ class GraphConvolution(nn.Module):
         """ÂHW plus the own-row term OR and the bias, if the layer has them."""
         if self.own_weight is not None:
             assert own is not None
-            out = out + product(own, self.own_weight)
+            out = by_rows(torch.add, out, product(own, self.own_weight))
         return self._biased(out)
 
     def _biased(self, out: Tensor) -> Tensor:
-        return out if self.bias is None else out + self.bias
+        return out if self.bias is None else by_rows(lambda rows: rows + self.bias, out)
 
     def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
         """If `own` is None, O = H. If `block` is None, h holds rows of ÂH, perhaps sparse; if the
@@ -113,6 +114,26 @@ def product(h: Tensor, weight: Tensor) -> Tensor:
     if torch.is_grad_enabled() or h.device.type != "cpu":
         return h @ weight
     return torch.from_numpy(times(h.numpy(), weight.detach().numpy()))
+
+
+# Rows that a thread changes at a time, and the numbers that are worth waking another one for.
+_ROWS_AT_A_TIME, _WORTH_SHARING = 4096, 1 << 19
+
+
+def by_rows(change: Callable[..., Tensor], h: Tensor, *others: Tensor) -> Tensor:
+    """change(h, *others), of which each row depends on the same rows alone.
+
+    If autograd records nothing, on the CPU, it is put in the place of h, on several threads.
+    """
+    if torch.is_grad_enabled() or h.device.type != "cpu" or h.numel() < _WORTH_SHARING:
+        return change(h, *others)
+
+    def work(start: int, stop: int) -> None:
+        with torch.no_grad():  # which each thread decides for itself
+            h[start:stop] = change(*(rows[start:stop] for rows in (h, *others)))
+
+    over_ranges(work, cuts(len(h), _ROWS_AT_A_TIME))
+    return h
 
 
 class Dropout(nn.Module):
@@ -359,7 +380,12 @@ class GCN(Network):
 
     def activate(self, number: int, h: Tensor) -> Tensor:
         """Norm and σ after every layer but the last."""
-        return h if number == len(self.layers) - 1 else torch.relu(self.norms[number](h))
+        if number == len(self.layers) - 1:
+            return h
+        norm = self.norms[number]
+        if isinstance(norm, BatchNorm):
+            return torch.relu(norm(h))
+        return by_rows(lambda rows: torch.relu(norm(rows)), h)
 
 
 def as_gcn(model: Network, what: str = "this") -> GCN:

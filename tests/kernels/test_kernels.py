@@ -17,7 +17,7 @@ from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.products import (
     Transpose,
     add_part_product,
-    nonzero_entries,
+    nonzero_times_dense,
     product_reference,
     sorted_times_dense,
     sparse_times_dense,
@@ -93,21 +93,32 @@ def test_products(
     assert_allclose(both, product_reference(matrix, sparse), rtol=1e-4, atol=1e-5)
 
 
-@given(seeds, st.integers(1, 20), st.integers(1, 20))
+@pytest.mark.parametrize("threads", [1, 3])
+@given(seeds, st.integers(1, 20), st.integers(1, 20), st.integers(1, 20))
 @settings(max_examples=30)
-def test_zeros_are_left_out_of_products(seed: int, rows: int, columns: int) -> None:
-    """The matrix and its transpose stay the same, without the entries that are zero."""
+def test_zeros_are_left_out_of_products(
+    threads: int, seed: int, rows: int, columns: int, width: int
+) -> None:
+    """Bit for bit the product with all entries; rows that only a zero names may be NaN."""
     rng = np.random.default_rng(seed)
     indptr, indices, values = parts(random_matrix(rows, columns, rng))
     values = values * (rng.random(len(values)) < 0.5)
-    whole = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()
-    kept = nonzero_entries(indptr, indices, values, np.empty(0, np.int64))
+    right, left = (rng.standard_normal((k, width), dtype=np.float32) for k in (columns, rows))
+    whole = csr_array((values, indices, indptr), shape=(rows, columns))
     offsets, places, order = turn(indptr, indices, columns)
-    turned = nonzero_entries(offsets, places, values, order)
-    for (starts, places, found), expected in ((kept, whole), (turned, whole.T)):
-        assert len(found) == np.count_nonzero(whole)
-        shape = expected.shape
-        assert_array_equal(csr_array((found, places, starts), shape=shape).toarray(), expected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastgcn.kernels.products._WORTH_SHARING", 0)
+        patch.setattr("fastgcn.kernels.products._AT_A_TIME", 1)
+        patch.setattr(torch, "get_num_threads", lambda: threads)
+        assert_array_equal(
+            nonzero_times_dense(indptr, indices, values, right),
+            sparse_times_dense(indptr, indices, values, right),
+        )
+        turned = nonzero_times_dense(offsets, places, values, left, order)
+        assert_allclose(turned, product_reference(whole.T.tocsr(), left), rtol=1e-4, atol=1e-5)
+        unread = ~(whole.toarray() != 0).any(axis=0)
+        right[unread] = np.nan
+        assert np.isfinite(nonzero_times_dense(indptr, indices, values, right)).all()
 
 
 @pytest.mark.parametrize("threads", [1, 3])

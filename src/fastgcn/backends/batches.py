@@ -16,7 +16,7 @@ from fastgcn.backends.data import TrainingData
 from fastgcn.backends.steps import Step
 from fastgcn.config import TrainConfig
 from fastgcn.features.plan import BATCHES_TOGETHER, GROUP_BYTES
-from fastgcn.features.sparse import InputRows
+from fastgcn.features.sparse import InputRows, SparseMatrix
 from fastgcn.model import GCN, GraphConvolution
 from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup, Sampler
@@ -130,6 +130,15 @@ class MinibatchGroup:
                 yield Minibatch(*prepared)
         else:
             yield Minibatch(self.blocks, self.x, self.labels)
+
+    def turned(self) -> "Iterator[MinibatchGroup]":
+        """The batches one by one, with the transposes that steps on several threads need."""
+        for blocks, x, labels in self.each():
+            for block in blocks:
+                block.turn()
+            if isinstance(x, SparseMatrix):
+                x.turn()
+            yield MinibatchGroup(blocks, x, labels, self.top)
 
     def steps(self, step: Step) -> list[float]:
         """The losses of a step for each batch."""

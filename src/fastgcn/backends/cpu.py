@@ -199,6 +199,8 @@ class CpuBackend(LearnerBackend):
         # A thread that waits for a disk does not compute, so one core is enough for both.
         on_disk = self.data.inputs.on_disk
         if on_disk or (pool_threads() > 1 and not self.minibatches.quick):
+            if not (compiled or small):
+                groups = (each for some in groups for each in some.turned())
             groups = ahead(groups)
         with closing(groups), one_thread(small, pool=not compiled):
             while group is not None:

@@ -7,7 +7,6 @@ and dropout has no gradient, whichever of them made it so. `AutogradStep` is the
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -17,16 +16,23 @@ from torch import Tensor, nn
 from fastgcn.arrays import FloatArray
 from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step, array_of
 from fastgcn.features.sparse import InputRows, SparseMatrix
-from fastgcn.kernels.activation import ROWS, activate, activate_back
+from fastgcn.kernels.activation import activate, activate_back
 from fastgcn.kernels.counter_random import mask_values
-from fastgcn.kernels.dense import transposed_times
-from fastgcn.machine import cuts, over_ranges
-from fastgcn.model import GCN, BatchNorm, GraphConvolution, product, without_own_rows
+from fastgcn.kernels.dense import (
+    Pair,
+    in_ranges,
+    put_products,
+    quiet,
+    times,
+    transposed_products,
+    transposed_times,
+)
+from fastgcn.model import GCN, BatchNorm, GraphConvolution, without_own_rows
 from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup
 
-# Below this many numbers, waking a second thread costs more time than it saves.
-_WORTH_SHARING = 1 << 18
+# An activated number takes about as long as so many multiplications of a dense product.
+_OF_A_NUMBER = 16
 
 _NOTHING = np.empty((1, 0), np.float32)
 
@@ -125,7 +131,7 @@ class _Layer:
         layer: its weights, contiguous; `original` has those that are trained.
         h: the rows that the layer read, after dropout.
         mixed: ÂH, if that came before W.
-        z: its output with the bias, if a norm follows.
+        z: its output, with the bias once it was activated.
         scales: (n, 2) each row's mean and 1/sd in the norm.
     """
 
@@ -134,7 +140,7 @@ class _Layer:
     number: int
     h: InputRows
     block: Block | None
-    mixed: Tensor | None = None
+    mixed: FloatArray | None = None
     z: FloatArray = field(default_factory=lambda: _NOTHING)
     scales: FloatArray = field(default_factory=lambda: _NOTHING)
 
@@ -159,26 +165,27 @@ class _Pass:
         for number, original in enumerate(layers):
             block = blocks[number - bare] if number >= bare else None
             here = _Layer(_contiguous(original), original, number, h, block)
+            here.z = np.empty((_rows_of(here), original.weight.shape[1]), np.float32)
             self.passed.append(here)
-            out = _convolve(here)
             if number == len(layers) - 1:
-                self.out = out
+                _convolve(here)
+                self.out = torch.from_numpy(here.z)
             else:
-                h = self._activated(here, out)
+                h = self._activated(here)
 
-    def _activated(self, here: _Layer, out: Tensor) -> Tensor:
-        """The rows that the next layer reads: bias, norm, ReLU and dropout in one go."""
+    def _activated(self, here: _Layer) -> Tensor:
+        """The rows that the next layer reads: convolution, bias, norm, ReLU and dropout."""
         gain, shift, epsilon = self._norm(here.number)
-        z, bias = out.numpy(), array_of(here.layer.bias)
+        z, bias = here.z, array_of(here.layer.bias)
         h = np.empty_like(z) if gain.size else z
-        here.z, here.scales = z, np.empty((len(z) if gain.size else 0, 2), np.float32)
+        here.scales = np.empty((len(z) if gain.size else 0, 2), np.float32)
         dropped, value = mask_values(self._rate(here.number + 1))
         seed = np.uint64(self.model.dropout.seed() if dropped else 0)
-        _by_rows(
+        _convolve(
+            here,
             lambda a, b: activate(
                 a, b, z, bias, gain, shift, epsilon, seed, dropped, value, here.scales, h
             ),
-            z,
         )
         return torch.from_numpy(h)
 
@@ -198,41 +205,36 @@ class _Pass:
         if last.bias is not None:
             gradients.add(last.bias, gradient.sum(0) / members)
         for here in reversed(self.passed):
-            below = _unconvolve(here, gradient, gradients)
-            if below is not None:
-                gradient = self._unactivated(here.number - 1, below, gradients)
+            if isinstance(here.h, SparseMatrix) or here.number == 0:
+                _unconvolve(here, gradient, gradients, None)
+                continue
+            slope = np.empty(tuple(here.h.shape), np.float32)
+            gradient = self._unactivated(here, gradient, slope, gradients)
 
-    def _unactivated(self, number: int, gradient: Tensor, gradients: _Gradients) -> Tensor:
-        """The gradient by a layer's output, from that by the rows that the next layer read."""
-        here, rows = self.passed[number], cast(Tensor, self.passed[number + 1].h).numpy()
+    def _unactivated(
+        self, here: _Layer, gradient: Tensor, slope: FloatArray, gradients: _Gradients
+    ) -> Tensor:
+        """The gradient by the output of the layer below, in `slope`, from that by this layer's."""
+        number = here.number - 1
+        below, rows = self.passed[number], cast(Tensor, here.h).numpy()
         gain, _, _ = self._norm(number)
-        _, value = mask_values(self._rate(number + 1))
-        slope = gradient.contiguous().numpy()
-        sums = np.empty((-(-len(slope) // ROWS), 3, slope.shape[1]), np.float32)
-        _by_rows(
-            lambda a, b: activate_back(
-                a, b, slope, rows, here.z, gain, value, here.scales, sums[a // ROWS]
-            ),
-            slope,
-        )
-        total = torch.from_numpy(sums.sum(axis=0))
-        if here.original.bias is not None:
-            gradients.add(here.original.bias, total[0])
+        _, value = mask_values(self._rate(here.number))
+        sums: dict[int, FloatArray] = {}
+
+        def activate_rows(start: int, stop: int) -> None:
+            sums[start] = part = np.empty((3, slope.shape[1]), np.float32)
+            activate_back(start, stop, slope, rows, below.z, gain, value, below.scales, part)
+
+        _unconvolve(here, gradient, gradients, slope, activate_rows)
+        with quiet():  # in the order of rows, whichever thread was first
+            total = torch.from_numpy(sum(sums[start] for start in sorted(sums)))
+        if below.original.bias is not None:
+            gradients.add(below.original.bias, total[0])
         norm = self.model.norms[number]
         if gain.size:
             gradients.add(cast(Tensor, norm.weight), total[1])
             gradients.add(cast(Tensor, norm.bias), total[2])
         return torch.from_numpy(slope)
-
-
-def _by_rows(work: Callable[[int, int], None], rows: FloatArray) -> None:
-    """Call `work` with ranges of rows of fixed lengths, on several threads if that pays."""
-    bounds = cuts(len(rows), ROWS)
-    if rows.size < _WORTH_SHARING:
-        for start, stop in pairwise(bounds):
-            work(start, stop)
-    else:
-        over_ranges(work, bounds)
 
 
 def _contiguous(layer: GraphConvolution) -> GraphConvolution:
@@ -242,68 +244,117 @@ def _contiguous(layer: GraphConvolution) -> GraphConvolution:
     return layer.part(slice(None), slice(None), own=True, contiguous=True)
 
 
-def _convolve(here: _Layer) -> Tensor:
-    """(s, d'): ÂHW + OR of a layer, without its bias."""
-    layer, h, block = here.layer, here.h, here.block
-    weight, own = layer.weight, layer.own_weight
-    if block is None:  # rows of [ÂX | X]
-        both = _stacked(layer)
-        return h @ both if isinstance(h, SparseMatrix) else product(h, both)
+def _rows_of(here: _Layer) -> int:
+    return len(here.h) if here.block is None else here.block.dst.numel()
+
+
+# What is called with each range of rows when they are computed.
+Then = Callable[[int, int], None] | None
+
+
+def _convolve(here: _Layer, then: Then = None) -> None:
+    """z (s, d') = ÂHW + OR of a layer, without its bias; `then` is called with its rows."""
+    layer, h, block, z = here.layer, here.h, here.block, here.z
+    weight, own = array_of(layer.weight), array_of(layer.own_weight)
+    has_own = layer.own_weight is not None
     if isinstance(h, SparseMatrix):
-        if own is None:
-            return block.mix(h @ weight)
-        d, both = weight.shape[1], h @ torch.cat([weight, own], dim=1)
-        return block.mix(both[:, :d].contiguous()).add_(both[: block.dst.numel(), d:])
-    if layer.mix_first(block):
-        here.mixed = block.mix(h)
-        out = product(here.mixed, weight)
-    else:
-        out = block.mix(product(h, weight))
-    return out if own is None else out.add_(product(block.own_rows(h), own))
-
-
-def _unconvolve(here: _Layer, gradient: Tensor, gradients: _Gradients) -> Tensor | None:
-    """Add the gradients of W and R; the gradient by the layer's rows, unless they are the input."""
-    layer, original, h, block = here.layer, here.original, here.h, here.block
-    own = original.own_weight
+        if block is None:  # rows of [ÂX | X]
+            h.times(_stacked(layer), z)
+        elif not has_own:
+            block.mixed(h.times(weight), z)
+        else:
+            d, both = weight.shape[1], h.times(np.concatenate([weight, own], axis=1))
+            block.mixed(np.ascontiguousarray(both[:, :d]), z)
+            with quiet():
+                z += both[: len(z), d:]
+        _by_rows(then, z)
+        return
     if block is None:
-        both = _turned_times(h, gradient)
-        gradients.add(original.weight, both[: len(layer.weight)])
-        if own is not None:
-            gradients.add(own, both[len(layer.weight) :])
-        return None
-    if isinstance(h, SparseMatrix):
-        mixed = block.unmix(gradient)
-        if own is not None:  # its rows are the block's first ones
-            mixed = torch.cat([mixed, torch.zeros_like(mixed)], dim=1)
-            mixed[: len(gradient), gradient.shape[1] :] = gradient
-        both = _turned_times(h, mixed)
-        gradients.add(original.weight, both[:, : gradient.shape[1]])
-        if own is not None:
-            gradients.add(own, both[:, gradient.shape[1] :])
-        return None
-    if own is not None:
-        gradients.add(own, _turned_times(block.own_rows(h), gradient))
-    if here.mixed is not None:
-        gradients.add(original.weight, _turned_times(here.mixed, gradient))
-        below = None if here.number == 0 else block.unmix(product(gradient, layer.weight.T))
+        put_products(z, [(h.numpy(), _stacked(layer))], then=then)
+        return
+    beside = [(block.own_rows(h).numpy(), own)] if has_own else []
+    if layer.mix_first(block):
+        here.mixed = block.mixed(h.numpy())
+        put_products(z, [(here.mixed, weight), *beside], then=then)
     else:
-        mixed = block.unmix(gradient)
-        gradients.add(original.weight, _turned_times(h, mixed))
-        below = None if here.number == 0 else product(mixed, layer.weight.T)
-    if below is not None and layer.own_weight is not None:
-        below[: len(gradient)] += product(gradient, layer.own_weight.T)
-    return below
+        block.mixed(times(h.numpy(), weight), z)
+        _add_products(z, beside, then)
 
 
-def _stacked(layer: GraphConvolution) -> Tensor:
+def _unconvolve(
+    here: _Layer, slope: Tensor, gradients: _Gradients, below: FloatArray | None, then: Then = None
+) -> None:
+    """Add the gradients of W and R, from `slope`, that by z; put the gradient by the layer's rows
+    in `below`, unless they are the input. `then` is called with its rows."""
+    layer, original, block = here.layer, here.original, here.block
+    own, gradient = original.own_weight, slope.contiguous().numpy()
+    if block is None or isinstance(here.h, SparseMatrix):
+        _unconvolve_input(here, gradient, gradients)
+        return
+    h, turned = here.h.numpy(), array_of(layer.weight).T
+    pairs = [] if own is None else [(h[: len(gradient)], gradient)]
+    beside = [] if own is None else [(gradient, array_of(layer.own_weight).T)]
+    if here.mixed is None:
+        mixed = block.unmixed(gradient)
+        pairs.append((h, mixed))
+    else:
+        pairs.append((here.mixed, gradient))
+    *by_own, by_weight = transposed_products(pairs)
+    gradients.add(original.weight, torch.from_numpy(by_weight))
+    if own is not None:
+        gradients.add(own, torch.from_numpy(by_own[0]))
+    if below is None:
+        return
+    if here.mixed is None:
+        put_products(below, [(mixed, turned), *beside], then=then)
+    else:
+        block.unmixed(times(gradient, turned), below)
+        _add_products(below, beside, then)
+
+
+def _unconvolve_input(here: _Layer, gradient: FloatArray, gradients: _Gradients) -> None:
+    """`_unconvolve` of a layer whose rows are the input: sparse, or already mixed."""
+    original, h, block = here.original, here.h, here.block
+    own, d = original.own_weight, gradient.shape[1]
+    if block is None:  # rows of [ÂX | X]
+        both = _turned_times(h, gradient)
+        gradients.add(original.weight, both[: len(original.weight)])
+        if own is not None:
+            gradients.add(own, both[len(original.weight) :])
+        return
+    mixed = block.unmixed(gradient)
+    if own is not None:  # its rows are the block's first ones
+        mixed = np.concatenate([mixed, np.zeros_like(mixed)], axis=1)
+        mixed[: len(gradient), d:] = gradient
+    both = _turned_times(h, mixed)
+    gradients.add(original.weight, both[:, :d])
+    if own is not None:
+        gradients.add(own, both[:, d:])
+
+
+def _add_products(out: FloatArray, pairs: Sequence[Pair], then: Then) -> None:
+    """Add the products of some pairs to `out`, and call `then` with its rows."""
+    if pairs:
+        put_products(out, pairs, adds=True, then=then)
+    else:
+        _by_rows(then, out)
+
+
+def _by_rows(then: Then, rows: FloatArray) -> None:
+    if then is not None:
+        in_ranges(then, len(rows), _OF_A_NUMBER * rows.shape[1])
+
+
+def _stacked(layer: GraphConvolution) -> FloatArray:
     """W above R."""
-    own = layer.own_weight
-    return layer.weight if own is None else torch.cat([layer.weight, own])
+    weight = array_of(layer.weight)
+    if layer.own_weight is None:
+        return weight
+    return np.concatenate([weight, array_of(layer.own_weight)])
 
 
-def _turned_times(h: InputRows, gradient: Tensor) -> Tensor:
+def _turned_times(h: InputRows, gradient: FloatArray) -> Tensor:
     """Hᵀ times a gradient."""
     if isinstance(h, SparseMatrix):
-        return torch.from_numpy(h.transposed_times(gradient.contiguous().numpy()))
-    return torch.from_numpy(transposed_times(h.numpy(), gradient.numpy()))
+        return torch.from_numpy(h.transposed_times(gradient))
+    return torch.from_numpy(transposed_times(h.numpy(), gradient))

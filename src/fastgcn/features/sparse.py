@@ -11,10 +11,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.products import Transpose, nonzero_entries, sparse_times_dense
+from fastgcn.kernels.products import Transpose, nonzero_times_dense, sparse_times_dense
 from fastgcn.kernels.rows import cut_rows
-
-_IN_ORDER = np.empty(0, np.int64)
 
 
 class SparseRows:
@@ -50,7 +48,7 @@ class SparseMatrix(SparseRows):
         columns: (m,) int32, ascending in each row.
         values: (m,) float32.
         transpose: shared by matrices that differ in their values alone.
-        nonzero: the matrix without the entries that dropout zeroed, in CSR form, for products.
+        has_zeros: True if dropout zeroed some values, which a product leaves out.
 
     >>> rows = SparseMatrix.of(csr_array(np.array([[0, 2], [0, 0], [3, 4]], np.float32)))
     >>> rows.take(np.array([2, 0])) @ torch.tensor([[1.0], [10.0]])
@@ -63,9 +61,7 @@ class SparseMatrix(SparseRows):
     values: FloatArray
     width: int
     transpose: Transpose = field(default_factory=Transpose, repr=False, compare=False)
-    nonzero: tuple[IntArray, IntArray, FloatArray] | None = field(
-        default=None, repr=False, compare=False
-    )
+    has_zeros: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, matrix: csr_array) -> Self:
@@ -113,11 +109,14 @@ class SparseMatrix(SparseRows):
 
     def dropped(self, dropout: Any, rate: float) -> "SparseMatrix":
         values = self.values * dropout.mask(self.values.shape, rate).numpy()
-        nonzero = nonzero_entries(self.indptr, self.columns, values, _IN_ORDER)
-        return replace(self, values=values, nonzero=nonzero)
+        return replace(self, values=values, has_zeros=True)
 
     def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         return self @ weight, self.between(0, block.dst.numel()) @ own
+
+    def turn(self) -> None:
+        """Make the transpose ahead of `transposed_times`, on the thread that calls this."""
+        self.transpose.find(self.indptr, self.columns, self.width)
 
     def transposed_times(self, other: FloatArray) -> FloatArray:
         """(width, d): Xᵀ times `other` (s, d)."""
@@ -137,7 +136,13 @@ class SparseMatrix(SparseRows):
         """(s, d): X W for W (width, d); differentiable by W."""
         if torch.is_grad_enabled() and weight.requires_grad:
             return cast(Tensor, _Times.apply(weight, self))  # type: ignore[no-untyped-call]
-        return torch.from_numpy(sparse_times_dense(*(self.nonzero or self.csr), _array(weight)))
+        return torch.from_numpy(self.times(_array(weight)))
+
+    def times(self, weight: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """(s, d): X W, in `out` if it is given."""
+        if self.has_zeros:
+            return nonzero_times_dense(*self.csr, weight, out=out)
+        return sparse_times_dense(*self.csr, weight, out)
 
 
 InputRows = Tensor | SparseMatrix

@@ -1,6 +1,6 @@
 """What lies between two layers: bias, layer norm, ReLU and dropout of a row, and the way back.
 
-Rows are cut at multiples of `ROWS`, so that sums over them do not depend on the number of threads.
+A range of rows begins at a multiple of four, as one draw decides four entries of a dropout mask.
 """
 
 import numpy as np
@@ -8,9 +8,6 @@ from numba import njit
 
 from fastgcn.arrays import FloatArray
 from fastgcn.kernels.counter_random import fill_mask
-
-# Rows that a thread does at a time; a multiple of four, as one draw decides four entries of a mask.
-ROWS = 256
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -11,13 +11,18 @@ from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels.blas import LANES, add_scaled
 from fastgcn.machine import over_ranges, pool_threads
 
-# Below this many multiplications, waking a second thread costs more time than it saves.
+# Below this many multiplications and numbers written, waking a second thread costs more time than
+# it saves; and those that a thread makes at a time, at least.
 _WORTH_SHARING = 1 << 21
+_AT_A_TIME = 1 << 20
 
 # Bytes of a part of a dense matrix that stays in the cache while all sparse rows use it, and the
 # entries in a part that a row must have, on average, to make up for writing its sums again.
 _PART_BYTES = 1 << 24
 _ENTRIES_A_PART = 3
+
+# The order of entries that are in order.
+IN_ORDER = np.empty(0, np.int64)
 
 # Zero as an argument of a compiled function: a plain 0 has another type, for which the function
 # would be compiled again.
@@ -170,10 +175,15 @@ def multiply_sparse_rows(
 
 
 def sparse_times_dense(
-    indptr: IntArray, columns: IntArray, values: FloatArray, dense: FloatArray
+    indptr: IntArray,
+    columns: IntArray,
+    values: FloatArray,
+    dense: FloatArray,
+    out: FloatArray | None = None,
 ) -> FloatArray:
-    """(s, d) float32: the (s, k) CSR matrix times `dense` (k, d) float32, rows contiguous."""
-    out = np.empty((len(indptr) - 1, dense.shape[1]), np.float32)
+    """(s, d) float32: the (s, k) CSR matrix times `dense` (k, d) float32, rows contiguous; in `out`
+    if it is given."""
+    out = np.empty((len(indptr) - 1, dense.shape[1]), np.float32) if out is None else out
     add_part_product(indptr, columns, values, dense, 0, out)
     return out
 
@@ -218,7 +228,7 @@ def add_part_product(
     _share_rows(
         lambda a, b: add_part(a, b, indptr, columns, values, flat, first, last, width, fresh, into),
         indptr,
-        int(indptr[-1] - indptr[0]) * width,
+        (int(indptr[-1] - indptr[0]) + len(indptr)) * width,
     )
 
 
@@ -250,13 +260,12 @@ def _narrow(columns: IntArray) -> IntArray:
 
 def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplications: int) -> None:
     """Do all rows in pieces of about equally many entries, on several threads if that is faster."""
-    rows = len(indptr) - 1
-    if multiplications < _WORTH_SHARING:
+    rows, threads = len(indptr) - 1, pool_threads()
+    if multiplications < _WORTH_SHARING or threads == 1:
         work(0, rows)
         return
     # More pieces than threads, so that a thread with light rows takes another.
-    threads = pool_threads()
-    pieces = min(4 * threads, max(threads, multiplications >> 20))
+    pieces = max(2, min(2 * threads, multiplications // _AT_A_TIME))
     shares = np.linspace(indptr[0], indptr[-1] + rows, pieces + 1)
     over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
 
@@ -281,20 +290,55 @@ def turn(indptr: IntArray, columns: IntArray, k: int) -> tuple[IntArray, IntArra
 
 
 @njit(cache=True, nogil=True)
-def nonzero_entries(
-    indptr: IntArray, columns: IntArray, values: FloatArray, order: IntArray
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """A CSR matrix without its zeros; entry e has the value values[order[e]], if `order` is not
-    empty."""
-    offsets, kept = np.zeros(len(indptr), np.int64), np.empty_like(columns)
-    found, at = np.empty(len(columns), np.float32), np.uint64(0)
-    for r in range(len(indptr) - 1):
+def add_nonzero(
+    start: int,
+    stop: int,
+    indptr: IntArray,
+    columns: IntArray,
+    values: FloatArray,
+    order: IntArray,
+    dense: FloatArray,
+    width: int,
+    out: FloatArray,
+) -> None:
+    """Rows start..stop-1 of out = those of the sparse matrix times `dense`, without its zeros.
+
+    `out` and `dense` are flat, with rows of `width`. Entry e has the value values[order[e]], if
+    `order` is not empty.
+    """
+    most = 0
+    for r in range(start, stop):
+        most = max(most, indptr[r + 1] - indptr[r])
+    kept, found = np.empty(most, np.int32), np.empty(most, np.float32)
+    for r in range(start, stop):
+        at: Any = np.uint64(0)
         for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + 1])):
             value = values[np.uint64(order[entry]) if len(order) > 0 else entry]
             kept[at], found[at] = columns[entry], value
             at += np.uint64(value != 0)  # no branch: it would be mispredicted half the time
-        offsets[r + 1] = np.int64(at)
-    return offsets, kept[:at], found[:at]
+        for j in range(r * width, (r + 1) * width):
+            out[j] = 0
+        end: Any = np.int64(at)
+        add_entries(out, r * width, width, 0, end, kept, found, dense, 0)
+
+
+def nonzero_times_dense(
+    indptr: IntArray,
+    columns: IntArray,
+    values: FloatArray,
+    dense: FloatArray,
+    order: IntArray = IN_ORDER,
+    out: FloatArray | None = None,
+) -> FloatArray:
+    """`sparse_times_dense`, leaving out zeros; entry e has the value values[order[e]]."""
+    out = np.empty((len(indptr) - 1, dense.shape[1]), np.float32) if out is None else out
+    columns, flat, into, width = _narrow(columns), dense.reshape(-1), out.reshape(-1), out.shape[1]
+    _share_rows(
+        lambda a, b: add_nonzero(a, b, indptr, columns, values, order, flat, width, into),
+        indptr,
+        (len(columns) + len(indptr)) * width,
+    )
+    return out
 
 
 class Transpose:
@@ -309,6 +353,11 @@ class Transpose:
         self._found: tuple[IntArray, IntArray, IntArray] | None = None
         self._used = False
 
+    def find(self, indptr: IntArray, columns: IntArray, k: int) -> None:
+        """Make the transpose, unless it is there."""
+        if self._found is None:
+            self._found = turn(indptr, _narrow(columns), k)
+
     def times(
         self,
         indptr: IntArray,
@@ -316,8 +365,10 @@ class Transpose:
         values: FloatArray,
         dense: FloatArray,
         k: int,
+        out: FloatArray | None = None,
     ) -> FloatArray:
-        """(k, d) float32: the transpose of the matrix times `dense` (s, d) float32.
+        """(k, d) float32: the transpose of the matrix times `dense` (s, d) float32; in `out` if it
+        is given.
 
         Threads need the transpose itself, so that each has rows of the result alone. Threads that
         share rows, each with some columns, wait for each other's cache lines: two take four times
@@ -325,14 +376,15 @@ class Transpose:
         bit.
         """
         width, columns = dense.shape[1], _narrow(columns)
-        shared = len(values) * width >= _WORTH_SHARING and pool_threads() > 1
-        if self._found is None and (shared or self._used):
-            self._found = turn(indptr, columns, k)
+        shared = (len(values) + k) * width >= _WORTH_SHARING and pool_threads() > 1
+        if shared or self._used:
+            self.find(indptr, columns, k)
         self._used = True
         if self._found is not None:
             offsets, rows, order = self._found
-            return sparse_times_dense(*nonzero_entries(offsets, rows, values, order), dense)
-        out = np.zeros((k, width), np.float32)
+            return nonzero_times_dense(offsets, rows, values, dense, order, out)
+        out = np.empty((k, width), np.float32) if out is None else out
+        out[:] = 0
         multiply_transposed(
             indptr, 0, len(indptr) - 1, columns, values, dense.reshape(-1), 0, width,
             out.reshape(-1), 0,

@@ -86,19 +86,25 @@ class Block:
             return cast(Tensor, _BlockMix.apply(h, self))  # type: ignore[no-untyped-call]
         return torch.from_numpy(self.mixed(_rows(h)))
 
-    def mixed(self, h: FloatArray) -> FloatArray:
-        """`mix` on plain arrays, for a sparse block on the CPU."""
+    def mixed(self, h: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """`mix` on plain arrays, for a sparse block on the CPU; in `out` if it is given."""
         assert self.csr is not None
-        return sparse_times_dense(*self.csr, h)
+        return sparse_times_dense(*self.csr, h, out)
+
+    def turn(self) -> None:
+        """Make the transpose ahead of `unmix`, on the thread that calls this."""
+        if self.csr is not None:
+            self._transpose.find(*self.csr[:2], len(self.src))
 
     def unmix(self, gradient: Tensor) -> Tensor:
         """(k, d): adjᵀ @ gradient, the derivative of `mix`, for a sparse block on the CPU."""
         return torch.from_numpy(self.unmixed(_rows(gradient)))
 
-    def unmixed(self, gradient: FloatArray) -> FloatArray:
-        """(k, d): adjᵀ @ gradient, the derivative of `mixed` for a gradient (s, d)."""
+    def unmixed(self, gradient: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """(k, d): adjᵀ @ gradient, the derivative of `mixed` for a gradient (s, d); in `out` if it
+        is given."""
         assert self.csr is not None
-        return self._transpose.times(*self.csr, gradient, len(self.src))
+        return self._transpose.times(*self.csr, gradient, len(self.src), out)
 
     def own_rows(self, h: Tensor) -> Tensor:
         """(s, d): the rows of `dst` among rows h (k, d) of `src`, which begins with them."""

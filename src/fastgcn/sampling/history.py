@@ -31,9 +31,11 @@ class HistoryBlock(Block):
         """(s, d): the estimate of ÂH for rows h (k, d) of `src`; it takes H, not HW."""
         return self.base + Block(self.dst, self.src, self.adj).mix(h - self.kept)
 
-    def mixed(self, h: FloatArray) -> FloatArray:
-        """`mix` on plain arrays, for a sparse block on the CPU."""
-        return self.base.numpy() + Block.mixed(self, h - self.kept.numpy())
+    def mixed(self, h: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """`mix` on plain arrays, for a sparse block on the CPU; in `out` if it is given."""
+        found = Block.mixed(self, h - self.kept.numpy(), out)
+        found += self.base.numpy()
+        return found
 
     def to(self, device: torch.device | str) -> "HistoryBlock":
         there = Block(self.dst, self.src, self.adj).to(device)
