@@ -58,7 +58,7 @@ _SAMPLED_EPOCHS = 30
 _SAMPLED_EPOCHS_ON_GPU = 20
 
 # Up to this many nodes, twice the hidden width or a third layer takes twice the time and gains
-# nothing.
+# nothing, nor does more patience.
 _SMALL_GRAPH = 5000
 
 # A full pass of at most this many multiplications, about a tenth of a second, is cheap anyway.
@@ -95,7 +95,7 @@ def candidates(
     else:
         base |= full | {"learning_rate": 0.02, "epochs": 400, "patience": 50}
         if graph.n_nodes <= _SMALL_GRAPH:
-            base["hidden"] = 64
+            base |= {"hidden": 64, "patience": 30}
     few = has_few_neighbors(graph)
     large = graph.n_nodes > _SMALL_GRAPH
     if graph.regression:
