@@ -70,8 +70,7 @@ def one_thread(wanted: bool, *, pool: bool = False) -> Iterator[None]:
     torchs, ours, told = torch.get_num_threads(), pool_threads(), getattr(_pooled, "threads", 0)
     count = 1 if wanted else torchs
     alone = 1 if pool else count
-    if alone != _blas_threads():
-        _pools().limit(limits=alone, user_api="blas")
+    _limit_blas(alone)
     torch.set_num_threads(alone)
     _pooled.threads = 1 if wanted else ours
     try:
@@ -90,25 +89,40 @@ def pool_threads() -> int:
 
 
 def begin_thread(threads: int) -> None:
-    """Called first in a thread that trains: torch has one thread there, `over_ranges` some."""
+    """Called first in a thread that trains: torch has one thread there, `over_ranges` some.
+
+    BLAS has one thread in the whole process from now on, until a later call changes it.
+    """
     torch.set_num_threads(1)
+    _limit_blas(1)
     _pooled.threads = threads
 
 
-def _blas_threads() -> int:
-    return max((pool.num_threads for pool in _pools().lib_controllers
-                if pool.user_api == "blas"), default=1)  # fmt: skip
+def _limit_blas(count: int) -> int:
+    """Let BLAS have `count` threads, called from any thread; returns how many it had.
+
+    threadpoolctl lets only the first thread that asks change OpenBLAS, until it is told otherwise,
+    and ignores all others. Two trainings beside each other then took ten times as long.
+    """
+    found = [each for each in _pools().lib_controllers if each.user_api == "blas"]
+    before = max((each.num_threads for each in found), default=1)
+    if before != count:
+        for each in found:
+            if hasattr(each, "clear_controlling_thread"):  # from threadpoolctl 3.8 on
+                each.clear_controlling_thread(force=True)
+            each.set_num_threads(count)
+    return before
 
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
+    torchs, blas = torch.get_num_threads(), _limit_blas(count)
     torch.set_num_threads(count)
     try:
-        with _pools().limit(limits=count, user_api="blas"):
-            yield
+        yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(torchs)
+        _limit_blas(blas)
 
 
 @cache

@@ -6,6 +6,7 @@ several processes. Everything a backend does is behind the few methods below.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -18,11 +19,15 @@ from fastgcn.backends.steps import Adam
 from fastgcn.config import TrainConfig
 from fastgcn.features.extremes import Extreme, extreme
 from fastgcn.graph.graph import Graph
+from fastgcn.machine import one_thread
 from fastgcn.metrics import Metrics, Sums, scored, tally
 from fastgcn.network import Network
 
 Part = Literal["val", "test"]
 T = TypeVar("T")
+
+# Fewer outputs than this become probabilities on one thread.
+_FEW = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +210,9 @@ def score(
     """
 
     def found() -> Any:
-        rows = model.predictions(logits)
+        # The other thread of torch would keep its core busy for milliseconds after a small softmax.
+        with one_thread(True) if logits.numel() < _FEW else nullcontext():
+            rows = model.predictions(logits)
         return rows if isinstance(labels, Tensor) else rows.cpu().numpy()
 
     decision = model.decision

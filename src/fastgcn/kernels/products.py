@@ -270,23 +270,12 @@ def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplicati
     over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
 
 
-@njit(cache=True, nogil=True)
 def turn(indptr: IntArray, columns: IntArray, k: int) -> tuple[IntArray, IntArray, IntArray]:
     """The transpose of an (s, k) CSR matrix: its offsets (k+1,) and rows (m,), and for each of its
     entries the position of that entry in the matrix (m,). Rows ascend."""
-    offsets = np.zeros(k + 1, np.int64)
-    for column in columns:
-        offsets[column + 1] += 1
-    for u in range(k):
-        offsets[u + 1] += offsets[u]
-    free = offsets[:-1].copy()
-    rows, order = np.empty(len(columns), np.int32), np.empty(len(columns), np.int64)
-    for r in range(len(indptr) - 1):
-        for entry in range(indptr[r], indptr[r + 1]):
-            at = free[columns[entry]]
-            free[columns[entry]] = at + 1
-            rows[at], order[at] = r, entry
-    return offsets, rows, order
+    places = np.arange(len(columns))
+    turned = csr_array((places, columns, indptr), shape=(len(indptr) - 1, k)).tocsc()
+    return turned.indptr.astype(np.int64), _narrow(turned.indices), turned.data
 
 
 @njit(cache=True, nogil=True)
