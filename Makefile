@@ -44,7 +44,7 @@ bench: setup
 
 # Writes the same pages from what is on file: needed when code has changed and results are stale.
 pages: setup
-	for name in import tables generate accuracy peers loader estimators speed 'speed --device cuda' 'reproduce --readme docs/reproduction.md'; do \
+	for name in import tables generate accuracy peers loader estimators speed 'speed --device cuda' reproduce; do \
 	    $(BIN)/python -m benchmarks $$name --show >/dev/null || exit 1; done
 
 # DGL, which benchmarks compare with, in an environment of its own: 5 GB with the CUDA libraries of torch 2.2.
@@ -56,7 +56,7 @@ peers-env:
 	@echo 'Now: FASTGCN_DGL_PYTHON=$(PEERS)/bin/python python -m benchmarks peers'
 
 reproduce: setup
-	$(BIN)/python -m benchmarks reproduce --readme docs/reproduction.md
+	$(BIN)/python -m benchmarks reproduce
 
 # What the ordinary tests do in part, in full: the tutorial on 200,000 customers and 2 million payments,
 # every damaged file, every network on the GPU interpreter.

@@ -14,10 +14,9 @@ import numpy as np
 
 from benchmarks.processes import together
 from benchmarks.results import Measurement, Record, Results
-from fastgcn import __version__
 from fastgcn.errors import FormatError, InputError, nearest
 from fastgcn.progress import note
-from fastgcn.report.page import Content, Figure, Section, Table, markdown, render_page
+from fastgcn.report.page import Content, Figure, Section, Table, markdown
 from fastgcn.report.plots import Series, lines
 from fastgcn.writing import write_text
 
@@ -45,17 +44,19 @@ def from_records(
     title: str,
     measurements: Mapping[str, Measurement],
     show: Callable[[dict[str, Record]], Sequence[Content | None]],
+    *,
+    some: bool = False,
 ) -> Experiment:
     """An experiment that is shown as soon as all its results are on file, given by their names.
 
-    Optional ones may be missing.
+    Optional ones may be missing; with `some`, all but one may.
     """
 
     def shown(results: Results) -> Sequence[Content | None]:
-        found = {each: results.get(m.key) for each, m in measurements.items()}
-        if any(found[each] is None and not m.optional for each, m in measurements.items()):
-            return []
-        return show({each: record for each, record in found.items() if record is not None})
+        every = {each: results.get(m.key) for each, m in measurements.items()}
+        found = {each: record for each, record in every.items() if record is not None}
+        lacking = [each for each, m in measurements.items() if each not in found and not m.optional]
+        return [] if lacking and not (some and found) else show(found)
 
     return Experiment(name=name, title=title, plan=lambda _: measurements.values(), show=shown)
 
@@ -115,14 +116,26 @@ def measure(experiments: Sequence[Experiment], results: Results, *, jobs: int = 
 
 
 def sections(experiments: Sequence[Experiment], results: Results) -> list[Section]:
-    """All experiments as they are on file, each with the origin of its results below."""
+    """All experiments as they are on file, each with the origin of its results below.
+
+    Where some of a section's results are fresh and some stale, the stale ones are left out.
+    """
     found = []
     for each in experiments:
-        results.used.clear()
-        content = [part for part in each.show(results) if part] or [NOT_YET]
-        content += results.notes()
+        content = _shown(each, results)
+        stale, left_out = results.stale_used, []
+        if 0 < stale < len(results.used):
+            with results.fresh_alone():
+                content = _shown(each, results)
+            left_out = [f"{stale:,} results of earlier code are left out: they are not mixed in."]
+        content += results.notes() + left_out
         found.append(Section(each.name, each.title, each.question, content))
     return found
+
+
+def _shown(experiment: Experiment, results: Results) -> list[Content]:
+    results.used.clear()
+    return [part for part in experiment.show(results) if part] or [NOT_YET]
 
 
 def check_marks(path: Path, experiments: Sequence[Experiment]) -> None:
@@ -162,26 +175,6 @@ def fill_page(path: Path, experiments: Sequence[Experiment], results: Results) -
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
     return [*files, path]
-
-
-def write_report(
-    folder: Path, experiments: Sequence[Experiment], results: Results, *, title: str, subtitle: str
-) -> list[Path]:
-    """One page, `report.html`, with every figure beside it as SVG and every table as Markdown."""
-    shown = sections(experiments, results)
-    footer = f"Made by fastgcn {__version__} from its result files alone."
-    folder.mkdir(parents=True, exist_ok=True)
-    page = render_page(title=title, subtitle=subtitle, sections=shown, footer=footer)
-    files = [folder / "report.html"]
-    write_text(files[0], page)
-    for section in shown:
-        pictures = [part.svg + "\n" for part in section.content if isinstance(part, Figure)]
-        tables = [markdown(part) for part in section.content if isinstance(part, Table)]
-        for suffix, texts in (("svg", pictures), ("md", tables)):
-            for number, text in enumerate(texts):
-                files.append(folder / f"{_numbered(section.id, number)}.{suffix}")
-                write_text(files[-1], text)
-    return files
 
 
 def as_json(shown: Iterable[Section]) -> list[Record]:

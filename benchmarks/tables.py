@@ -22,7 +22,7 @@ from tests.customers import raw_tables
 
 import fastgcn
 from benchmarks.pages import Experiment, from_records, short
-from benchmarks.results import CPU_CODE, Measurement, Record
+from benchmarks.results import ON_CPU, Measurement, Record
 from fastgcn.arrays import AnyArray, FloatArray
 from fastgcn.metrics import average_precision, roc_auc
 from fastgcn.report.page import Table
@@ -58,7 +58,7 @@ def experiment(bank: Bank, seeds: int = 1) -> Experiment:
             f"Training on the tables, seed {seed}",
             {**key, "how": "default", "seed": seed},
             partial(measure_ours, bank, seed),
-            (*CPU_CODE, "fastgcn.data.tables"),
+            ("fastgcn.train.loop", "fastgcn.data.tables", *ON_CPU),
         )
         for seed in range(seeds)
     }

@@ -16,7 +16,6 @@ from benchmarks.pages import (
     claims_table,
     fill_page,
     measure,
-    write_report,
 )
 from benchmarks.processes import together
 from benchmarks.results import Measurement, Results
@@ -79,16 +78,6 @@ def test_a_page_without_a_place_is_refused(tmp_path: Path) -> None:
         assert page.read_text() == text
 
 
-def test_a_report_has_its_figures_and_tables_beside_it(tmp_path: Path) -> None:
-    results = Results(tmp_path / "r.jsonl")
-    measure([experiment("id")], results)
-    files = write_report(tmp_path / "out", [experiment("id")], results, title="T", subtitle="S")
-    names = ["report.html", "id.svg", "id-2.svg", "id.md", "id-2.md"]
-    assert [file.name for file in files] == names
-    assert (tmp_path / "out" / "id-2.svg").read_text() == "<svg>2</svg>\n"
-    assert (tmp_path / "out" / "id.md").read_text().startswith("| a\\|b |")
-
-
 def test_a_second_call_goes_on_where_the_first_was_interrupted(tmp_path: Path) -> None:
     calls = []
 
@@ -128,6 +117,7 @@ def test_claims_say_whether_they_are_met() -> None:
 @pytest.mark.parametrize(
     ("command", "page"),
     [
+        (["accuracy", "--docs"], "docs/benchmarks.md"),
         (["speed", "--docs"], "docs/speed.md"),
         (["speed", "--device", "cuda", "--docs"], "docs/gpu.md"),
         (["estimators", "--docs"], "docs/estimators.md"),
@@ -136,7 +126,7 @@ def test_claims_say_whether_they_are_met() -> None:
         (["tables", "--docs"], "docs/tutorial.md"),
         (["peers", "--docs"], "docs/benchmarks.md"),
         (["loader", "--docs"], "docs/own-networks.md"),
-        (["reproduce", "--readme", "reproduction.md", "--out"], "docs/reproduction.md"),
+        (["reproduce", "--docs"], "docs/reproduction.md"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
@@ -151,6 +141,8 @@ def test_pages_are_what_is_on_file_and_say_what_is_stale(
     done = run_cli(capfd, *command, tmp_path, *results, commands=app)
     assert done.code == 0, done.err
     assert copy.read_text() == (ROOT / page).read_text(), "run `make pages`"
+    for figure in (tmp_path / "figures").glob("*.svg"):
+        assert figure.read_text() == (ROOT / "docs/figures" / figure.name).read_text(), figure.name
 
 
 @pytest.mark.parametrize("command", ["speed", "estimators"])
