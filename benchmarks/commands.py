@@ -327,6 +327,33 @@ def distributed(
 
 
 @app.command()
+def verify(
+    jobs: Jobs = 2,
+    results: Annotated[Path, typer.Option(help="Folder of result files.")] = Path("results"),
+    json: Json = False,
+) -> None:
+    """Train the headline scores again; fail where a mean leaves the interval of those on file."""
+    _on_the_cpu()
+    from benchmarks import headline
+    from benchmarks.accuracy import SEEDS
+    from benchmarks.peers.accuracy import Plan
+
+    paper = headline.paper_headlines(Results(results / "accuracy.jsonl"), seeds=SEEDS)
+    kept = Results(results / "peers.jsonl")
+    rows = paper + headline.default_headlines(kept, headline.DEFAULT_ON, Plan())
+    if not rows:
+        raise InputError(f"{results} has no scores to hold new ones against")
+    verdicts = headline.check(rows, jobs)
+    if json:
+        emit_json({"rows": headline.as_records(verdicts)})
+    else:
+        table = headline.table(verdicts)
+        show_table(table.caption, table.head, table.rows)
+    if not all(each.holds for each in verdicts):
+        raise typer.Exit(1)
+
+
+@app.command()
 def serve(
     scratch: Scratch,
     seconds: Annotated[float, typer.Option(help="Of the steady load; of the faults as well.")] = 60,

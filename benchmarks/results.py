@@ -127,7 +127,7 @@ class Results:
             try:
                 record = json.loads(line)
                 dict(record["value"])
-                self._lines[_name(record["key"])] = record
+                self._put(record)
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise FormatError(f"{path}, line {number}, is not a result") from None
 
@@ -178,6 +178,15 @@ class Results:
             found.append(self.get(key) or {})
         return found
 
+    def of_one_code(self, keys: Iterable[Key]) -> list[Record | None]:
+        """The values of keys; None for what earlier code made than the newest of them."""
+        lines = [self._lines.get(_name(key)) for key in keys]
+        order = list(self._lines.values())
+        known = [line for line in lines if line is not None]
+        newest = max(known, key=order.index).get("code") if known else None
+        same = [line if line is not None and line.get("code") == newest else None for line in lines]
+        return [None if line is None else dict(line["value"]) for line in same]
+
     def lacks(self, measurement: Measurement) -> bool:
         """Whether neither the result nor one that does as well is on file and fresh."""
         keys = (measurement.key, measurement.instead)
@@ -195,7 +204,13 @@ class Results:
             line = (json.dumps(record) + "\n").encode()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _append(self.path, line)
-            self._lines[_name(record["key"])] = json.loads(line)
+            self._put(json.loads(line))
+
+    def _put(self, record: Record) -> None:
+        """Take in a line; the latest are last."""
+        name = _name(record["key"])
+        self._lines.pop(name, None)
+        self._lines[name] = record
 
     def took(self, measurement: Measurement) -> float:
         """Seconds that it took the last time; infinite where it was never measured."""
