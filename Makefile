@@ -44,7 +44,7 @@ bench: setup
 
 # Writes the same pages from what is on file: needed when code has changed and results are stale.
 pages: setup
-	for name in import tables generate accuracy peers loader estimators speed 'speed --device cuda' reproduce; do \
+	for name in import tables generate accuracy peers loader estimators speed 'speed --device cuda' reproduce readme; do \
 	    $(BIN)/python -m benchmarks $$name --show >/dev/null || exit 1; done
 
 # DGL, which benchmarks compare with, in an environment of its own: 5 GB with the CUDA libraries of torch 2.2.

@@ -62,6 +62,7 @@ class Suite:
     experiments: Sequence[pages.Experiment]
     results: str
     page: str | None = None
+    folder: str = "docs"
     also: tuple[str, ...] = ()
     measure: Callable[[list[pages.Experiment], Results], int] = pages.measure
 
@@ -120,7 +121,8 @@ def _run(
     """Measure the named experiments, write the page of all, and print tables of the named ones."""
     folder = results or (_QUICK if quick else Path("results"))
     kept = Results(folder / suite.results, also=[folder / each for each in suite.also])
-    page = (docs or (_QUICK if quick else Path("docs"))) / suite.page if suite.page else None
+    place = docs or (_QUICK if quick else Path(suite.folder))
+    page = place / suite.page if suite.page else None
     chosen = pages.chosen(names, suite.experiments)
     if page is not None:
         pages.check_marks(page, suite.experiments)  # now, and not after everything was measured
@@ -232,6 +234,14 @@ def peers(
 
     everything = [accuracy, *experiments()]
     return Suite(everything, "peers.jsonl", "benchmarks.md", measure=measure)
+
+
+@_measures()
+def readme() -> Suite:
+    """Write the README's figures from the results on file; nothing is measured."""
+    from benchmarks.readme import FILES, experiments
+
+    return Suite(experiments(), "peers.jsonl", "README.md", folder=".", also=FILES)
 
 
 @_measures()

@@ -22,6 +22,7 @@ from fastgcn.writing import write_text
 
 DASH = "–"  # not known, or it does not exist
 NOT_YET = "Not measured yet."
+CLAIMS_HEAD = ("", "measured", "bound", "met")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,8 @@ class Experiment:
     """A question: what must be measured for it, and how the results are shown.
 
     `show` gives nothing as long as results are missing that it cannot do without; parts that are
-    None or empty are left out.
+    None or empty are left out. `gathered`: its rows are those of other
+    sections, which say where they come from.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Experiment:
     question: str = ""
     plan: Callable[[Results], Iterable[Measurement]]
     show: Callable[[Results], Sequence[Content | None]]
+    gathered: bool = False
 
 
 def from_records(
@@ -116,26 +119,35 @@ def measure(experiments: Sequence[Experiment], results: Results, *, jobs: int = 
 
 
 def sections(experiments: Sequence[Experiment], results: Results) -> list[Section]:
-    """All experiments as they are on file, each with the origin of its results below.
-
-    Where some of a section's results are fresh and some stale, the stale ones are left out.
-    """
+    """All experiments as they are on file, each with the origin of its results below."""
     found = []
     for each in experiments:
-        content = _shown(each, results)
-        stale, left_out = results.stale_used, []
-        if 0 < stale < len(results.used):
-            with results.fresh_alone():
-                content = _shown(each, results)
-            left_out = [f"{stale:,} results of earlier code are left out: they are not mixed in."]
-        content += results.notes() + left_out
+        content, left_out = settled(each, results)
+        notes = results.notes(machines=not each.gathered)
+        content = [*(content or [NOT_YET]), *notes]
+        if left_out:
+            content.append(f"{left_out:,} results of earlier code are left out: they do not mix.")
         found.append(Section(each.name, each.title, each.question, content))
     return found
 
 
-def _shown(experiment: Experiment, results: Results) -> list[Content]:
-    results.used.clear()
-    return [part for part in experiment.show(results) if part] or [NOT_YET]
+def settled(experiment: Experiment, results: Results) -> tuple[list[Content], int]:
+    """What an experiment shows, and how many stale results it leaves out.
+
+    Where some results are fresh and some stale, of the same party, the fresh ones alone count;
+    not where rows are gathered from several sections, each of which has settled this.
+    """
+
+    def shown() -> list[Content]:
+        results.used = {}
+        return [part for part in experiment.show(results) if part]
+
+    content, stale, mixed = shown(), results.stale_used, results.mixed
+    if not mixed or experiment.gathered:
+        return content, 0
+    with results.fresh_alone(mixed):
+        content = shown()
+    return content, stale - results.stale_used
 
 
 def check_marks(path: Path, experiments: Sequence[Experiment]) -> None:
@@ -240,7 +252,7 @@ def claims_table(claims: Sequence[Claim], caption: str) -> Table:
     """What was measured beside what was asked."""
     answers = {None: DASH, True: "yes", False: "no"}
     rows = [(c.what, short(c.value) + c.unit, c.bound, answers[c.met]) for c in claims]
-    return Table(("", "measured", "bound", "met"), rows, caption)
+    return Table(CLAIMS_HEAD, rows, caption)
 
 
 def line_figure(
@@ -273,6 +285,24 @@ def mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
+def sd(values: Sequence[float]) -> float:
+    """The standard deviation of which some values are a sample; NaN of one.
+
+    >>> sd([1.0, 2.0, 3.0]), sd([1.0])
+    (1.0, nan)
+    """
+    return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """That of the mean of some values; NaN of one.
+
+    >>> standard_error([1.0, 3.0, 5.0, 7.0]) * 4 == sd([1.0, 3.0, 5.0, 7.0]) * 2
+    True
+    """
+    return sd(values) / float(np.sqrt(len(values)))
+
+
 def mean_sd(values: Sequence[float], digits: int = 3) -> str:
     """Mean ± standard deviation; of one value, that value.
 
@@ -281,7 +311,7 @@ def mean_sd(values: Sequence[float], digits: int = 3) -> str:
     """
     if not values:
         return DASH
-    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    spread = f" ± {sd(values):.{digits}f}" if len(values) > 1 else ""
     return f"{np.mean(values):.{digits}f}{spread}"
 
 

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Case, graph
-from benchmarks.pages import DASH, line_figure, listed, mean, mean_sd, ratio, short
+from benchmarks.pages import (
+    DASH,
+    line_figure,
+    listed,
+    mean,
+    mean_sd,
+    ratio,
+    sd,
+    short,
+    standard_error,
+)
 from benchmarks.paper_scale import Contents, DataSet, Scale, beside, step_times
 from benchmarks.published import F1, STATISTICS, TABLE_2
 from benchmarks.results import Measurement, Record, Results
@@ -150,7 +160,7 @@ def _by_size(
     series = []
     for kind, found in scores.items():
         known = {t: each for t, each in found.items() if each}
-        spread = [float(np.std(each, ddof=len(each) > 1)) for each in known.values()]
+        spread = [sd(each) if len(each) > 1 else 0.0 for each in known.values()]
         means = [float(np.mean(each)) for each in known.values()]
         series += [Series(kind, list(known), means, spread)] if known else []
     about = f"{title}: mean test micro-F1 and standard deviation over seeds; {about}"
@@ -252,7 +262,7 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, f
     gain = float(np.mean(ours) - np.mean(theirs))
     if min(len(ours), len(theirs)) < 2:
         return gain, float("inf")
-    return gain, float(np.sqrt(sum(np.var(v, ddof=1) / len(v) for v in (ours, theirs))))
+    return gain, float(np.hypot(standard_error(ours), standard_error(theirs)))
 
 
 def is_clear(ours: Sequence[float], theirs: Sequence[float]) -> bool:

@@ -12,8 +12,8 @@ A line is one object:
 A result is **stale** when the source has changed since of a module in `of`, or of any module that
 these import, directly or not. Comments, docstrings and blank lines do not count. Stale results
 are measured again, and until then pages mark them as stale; a section of a page never has fresh
-and stale ones beside each other. A result without `code`, from before this was recorded, is stale.
-When the way of measuring changes, change the key.
+and stale ones of the same party beside each other. A result without `code`, from before this was
+recorded, is stale. When the way of measuring changes, change the key.
 """
 
 import ast
@@ -102,7 +102,7 @@ class Results:
     def __init__(self, path: Path, *, also: Sequence[Path] = ()) -> None:
         self.path = path
         self.used: dict[str, Record] = {}
-        self._fresh_alone = False
+        self._fresh_alone: set[str | None] = set()
         self._lines: dict[str, Record] = {}
         for file in (*also, path):
             self._read(file)
@@ -132,17 +132,26 @@ class Results:
                 raise FormatError(f"{path}, line {number}, is not a result") from None
 
     @contextmanager
-    def fresh_alone(self) -> Iterator[None]:
-        """Hide stale results for a while, as if they had never been measured."""
-        self._fresh_alone = True
+    def fresh_alone(self, parties: Iterable[str | None]) -> Iterator[None]:
+        """Hide stale results of some parties for a while, as if they had never been measured."""
+        self._fresh_alone = set(parties)
         try:
             yield
         finally:
-            self._fresh_alone = False
+            self._fresh_alone = set()
+
+    @property
+    def mixed(self) -> set[str | None]:
+        """The parties (`who` in the key) of which fresh and stale results were asked for."""
+        found: dict[str | None, set[bool]] = {}
+        for line in self.used.values():
+            found.setdefault(line["key"].get("who"), set()).add(is_stale(line))
+        return {who for who, kinds in found.items() if len(kinds) > 1}
 
     def _line(self, key: Key) -> Record | None:
         line = self._lines.get(_name(key))
-        return None if line is not None and self._fresh_alone and is_stale(line) else line
+        hidden = key.get("who") in self._fresh_alone and line is not None and is_stale(line)
+        return None if hidden else line
 
     def get(self, key: Key) -> Record | None:
         """The value of a key, stale or not; None where there is none."""
@@ -218,8 +227,8 @@ class Results:
         found = [line["took"] for name in names if "took" in (line := self._lines.get(name, {}))]
         return float(found[0]) if found else float("inf")
 
-    def notes(self) -> list[str]:
-        """Where the results in `used` come from, which are of a dirty commit, and which stale.
+    def notes(self, *, machines: bool = True) -> list[str]:
+        """Where the results in `used` come from, how many are of a dirty commit, how many stale.
 
         If several machines measured, it says what each of them did.
         """
@@ -231,6 +240,8 @@ class Results:
             by_machine.setdefault(_machine(line.get("where", {})), []).append(line)
         notes = []
         for machine, measured in sorted(by_machine.items(), key=lambda item: -len(item[1])):
+            if not machines:
+                break
             commits = sorted(
                 {line.get("where", {}).get("commit") or "unknown" for line in measured}
             )
@@ -365,8 +376,8 @@ def _subjects(lines: Iterable[Record]) -> str:
     """What some lines are of, in words: each experiment with its data and parts.
 
     >>> keys = [{"data": "cora"}, {"data": "pubmed"}, {"experiment": "curve", "data": "cora"}]
-    >>> _subjects({"key": key} for key in keys)
-    'training (cora, pubmed), curve (cora)'
+    >>> _subjects({"key": key} for key in [*keys, {"experiment": "times", "data": "cora"}])
+    'training (cora, pubmed), curve and times (cora)'
     """
     found: dict[str, dict[str, None]] = {}
     for line in lines:
@@ -374,7 +385,10 @@ def _subjects(lines: Iterable[Record]) -> str:
         names = [key.get(name) for name in ("experiment", "figure", "who")]
         of = found.setdefault(" ".join(filter(None, names)) or "training", {})
         of[str(key.get("part") or key.get("data") or "all")] = None
-    return ", ".join(f"{name} ({', '.join(of)})" for name, of in found.items())
+    together: dict[str, list[str]] = {}
+    for name, of in found.items():
+        together.setdefault(", ".join(of), []).append(name)
+    return ", ".join(f"{' and '.join(names)} ({of})" for of, names in together.items())
 
 
 def is_clean(commit: str | None) -> bool:

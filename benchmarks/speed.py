@@ -15,7 +15,15 @@ import numpy as np
 
 from benchmarks import full_batch, plain_authors
 from benchmarks.floors import floor_seconds, rates, work
-from benchmarks.pages import Claim, Experiment, claims_table, from_records, mean_sd, short
+from benchmarks.pages import (
+    Claim,
+    Experiment,
+    claims_table,
+    from_records,
+    mean_sd,
+    short,
+    standard_error,
+)
 from benchmarks.processes import fresh
 from benchmarks.results import CPU_CODE, GPU_CODE, ON_CPU, Measurement, Record
 from benchmarks.settings import paper_settings
@@ -420,9 +428,9 @@ def measure_accuracy(*, data: str, seeds: int, epochs: int | None) -> Record:
 def show_accuracy(records: Records) -> Shown:
     claims, rows = [], []
     for data, found in records.items():
-        here, there = (np.array(found["scores"][name]) for name in ("cpu", "cuda"))
-        error = np.hypot(*(v.std(ddof=1) / len(v) ** 0.5 for v in (here, there)))
-        apart = float(abs(here.mean() - there.mean()) / max(error, 1e-12))
+        here, there = (found["scores"][name] for name in ("cpu", "cuda"))
+        error = np.hypot(standard_error(here), standard_error(there))
+        apart = float(abs(np.mean(here) - np.mean(there)) / max(error, 1e-12))
         what = f"{data}: difference of the means, in standard errors"
         claims.append(Claim(what=what, value=apart, at_most=1))
         rows += [(data, name, mean_sd(v, 4), str(len(v))) for name, v in found["scores"].items()]

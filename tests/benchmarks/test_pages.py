@@ -15,13 +15,15 @@ from benchmarks.pages import (
     chosen,
     claims_table,
     fill_page,
+    from_records,
     measure,
+    sections,
 )
 from benchmarks.processes import together
-from benchmarks.results import Measurement, Results
+from benchmarks.results import STALE, Measurement, Results, code_hash
 
 from fastgcn.errors import FormatError, InputError
-from fastgcn.report.page import Figure, Table
+from fastgcn.report.page import Figure, Section, Table
 from tests.cli_runner import run_cli
 
 Capture = pytest.CaptureFixture[str]
@@ -101,6 +103,50 @@ def test_experiments_are_chosen_in_their_order() -> None:
         chosen(["stpe"], both)
 
 
+def test_a_section_never_mixes_fresh_and_stale_results(tmp_path: Path) -> None:
+    code = {"of": ["fastgcn.errors"], "hash": code_hash(("fastgcn.errors",))}
+    lines: list[dict[str, Any]] = [{"key": {"k": k}, "value": {"v": k}} for k in range(3)]
+    path = tmp_path / "r.jsonl"
+
+    def shown(*fresh: int) -> Section:
+        made = [line | ({"code": code} if k in fresh else {}) for k, line in enumerate(lines)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in made))
+        (section,) = sections([values], Results(path))
+        return section
+
+    def show(results: Results) -> list[str]:
+        return [str([(results.get({"k": k}) or {}).get("v") for k in range(3)])]
+
+    values = Experiment(name="a", title="A", plan=lambda _: [], show=show)
+    mixed = shown(1)
+    assert mixed.content[0] == "[None, 1, None]"
+    assert mixed.content[-1] == "2 results of earlier code are left out: they do not mix."
+    assert not any(str(part).startswith(STALE) for part in mixed.content)
+    assert shown(0, 1, 2).content[0] == shown().content[0] == "[0, 1, 2]"
+    assert str(shown().content[-1]).startswith(STALE)
+    lines[0]["key"]["who"] = "PyG"  # another party, whose code is another
+
+    def show_both(results: Results) -> list[str]:
+        first = results.get({"k": 0, "who": "PyG"}) or {}
+        return [str([first.get("v"), *((results.get({"k": k}) or {}).get("v") for k in (1, 2))])]
+
+    values = Experiment(name="a", title="A", plan=lambda _: [], show=show_both)
+    assert shown(0).content[0] == "[0, 1, 2]"
+    assert "2 of 3" in str(shown(0).content[-1])
+    assert shown(0, 1).content[0] == "[0, 1, None]"
+
+
+def test_some_records_are_enough_where_that_is_said(tmp_path: Path) -> None:
+    plan = {
+        str(k): Measurement("", {"k": k}, lambda: {"v": 1}, ("fastgcn.errors",)) for k in (1, 2)
+    }
+    results = Results(tmp_path / "r.jsonl")
+    results.measure(plan["2"])
+    for some, shown in ((False, []), (True, ["2"])):
+        found = from_records("a", "A", plan, lambda records: [*records], some=some)
+        assert found.show(results) == shown
+
+
 def test_claims_say_whether_they_are_met() -> None:
     claims = [
         Claim(what="a", value=1.2, at_most=1.3),
@@ -127,6 +173,7 @@ def test_claims_say_whether_they_are_met() -> None:
         (["peers", "--docs"], "docs/benchmarks.md"),
         (["loader", "--docs"], "docs/own-networks.md"),
         (["reproduce", "--docs"], "docs/reproduction.md"),
+        (["readme", "--docs"], "README.md"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
