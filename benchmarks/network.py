@@ -170,7 +170,7 @@ class GradientErrors:
             drawn, scale = torch.stack(gradients), exact.square().sum()
             errors.append(((drawn - exact).square().sum(dim=1) / scale).numpy())
             variances.append(float(drawn.var(dim=0).sum() / scale))
-        within = np.linalg.norm([standard_error(each) for each in errors])
+        within = np.linalg.norm([standard_error(each.tolist()) for each in errors])
         return {
             "error": float(np.mean(errors)),
             "standard_error": float(within) / len(self.batches),

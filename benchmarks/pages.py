@@ -123,8 +123,10 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     found = []
     for each in experiments:
         content, left_out = settled(each, results)
-        notes = results.notes(machines=not each.gathered)
-        content = [*(content or [NOT_YET]), *notes]
+        notes = results.notes()
+        if each.gathered:
+            notes = [" ".join(results.notes(machines=False))] if notes else []
+        content = [*(content or [NOT_YET]), *filter(None, notes)]
         if left_out:
             content.append(f"{left_out:,} results of earlier code are left out: they do not mix.")
         found.append(Section(each.name, each.title, each.question, content))

@@ -331,7 +331,7 @@ def show_trainings(records: Records) -> Shown:
     for data, found in records.items():
         ours, plain = found["ours"], found["plain"]
         value = ours["seconds"] / plain["seconds"]
-        claims.append(Claim(what=f"{data}: ours / plain", value=value, at_most=0.1))
+        claims.append(Claim(what=f"{data}: ours / a plain program's", value=value, at_most=0.1))
         threads = "one thread" if found["plain_threads"] == 1 else "all threads"
         rows += [
             (f"{data}: {name}", str(run["epochs"]), short(run["seconds"]),
@@ -431,7 +431,7 @@ def show_accuracy(records: Records) -> Shown:
         here, there = (found["scores"][name] for name in ("cpu", "cuda"))
         error = np.hypot(standard_error(here), standard_error(there))
         apart = float(abs(np.mean(here) - np.mean(there)) / max(error, 1e-12))
-        what = f"{data}: difference of the means, in standard errors"
+        what = f"{data}: CUDA less CPU, in standard errors"
         claims.append(Claim(what=what, value=apart, at_most=1))
         rows += [(data, name, mean_sd(v, 4), str(len(v))) for name, v in found["scores"].items()]
     head = ("data", "", "test micro-F1", "seeds")
