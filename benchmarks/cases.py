@@ -173,6 +173,10 @@ class Case:
         key: Record = {"data": self.data, "split": self.split, "config": config.to_dict()}
         return key | ({"split_seed": config.seed} if self.split == "random" else {})
 
+    def training(self, rate: float, seed: int) -> Measurement:
+        """One training at a rate."""
+        return self._training(self._config(rate, seed), timed=False)
+
     def _training(self, config: TrainConfig, *, timed: bool) -> Measurement:
         label = f"{self.label}, rate {config.learning_rate:g}, seed {config.seed}"
         key, curve = self._key(config), _curve_key(self._key(config))

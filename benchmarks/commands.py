@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks import pages
-from benchmarks.results import STALE, Results
+from benchmarks.results import STALE, Results, check_commit
 from fastgcn.cli.data import Json
 from fastgcn.cli.output import emit_json, say, show_table
 from fastgcn.errors import InputError
@@ -56,16 +56,14 @@ def _root() -> None:
 class Suite:
     """What a command measures, its file of results, and its page in docs, if it has one.
 
-    Results in the files `also` count too. `write` takes the place of filling the page: it gets
-    the chosen experiments and the results, and returns the files it wrote, the page last.
-    `measure` takes the place of `pages.measure`.
+    Results in the files `also` count too. `measure` takes the place of `pages.measure`.
     """
 
     experiments: Sequence[pages.Experiment]
     results: str
     page: str | None = None
+    folder: str = "docs"
     also: tuple[str, ...] = ()
-    write: Callable[[list[pages.Experiment], Results], list[Path]] | None = None
     measure: Callable[[list[pages.Experiment], Results], int] = pages.measure
 
 
@@ -123,21 +121,21 @@ def _run(
     """Measure the named experiments, write the page of all, and print tables of the named ones."""
     folder = results or (_QUICK if quick else Path("results"))
     kept = Results(folder / suite.results, also=[folder / each for each in suite.also])
-    page = (docs or (_QUICK if quick else Path("docs"))) / suite.page if suite.page else None
+    place = docs or (_QUICK if quick else Path(suite.folder))
+    page = place / suite.page if suite.page else None
     chosen = pages.chosen(names, suite.experiments)
     if page is not None:
         pages.check_marks(page, suite.experiments)  # now, and not after everything was measured
     measured = 0
     if not show:
+        check_commit(folder)
         try:
             measured = suite.measure(chosen, kept)
         except KeyboardInterrupt:
             say("Stopped. Finished results are on file; the same command goes on from there.")
             raise
     try:
-        files = suite.write(chosen, kept) if suite.write else []
-        if page is not None:
-            files += pages.fill_page(page, suite.experiments, kept)
+        files = [] if page is None else pages.fill_page(page, suite.experiments, kept)
         shown = pages.sections(chosen, kept)
     except ModuleNotFoundError as missing:  # what draws, on a machine that only measures
         say(
@@ -239,6 +237,14 @@ def peers(
 
 
 @_measures()
+def readme() -> Suite:
+    """Write the README's figures from the results on file; nothing is measured."""
+    from benchmarks.readme import FILES, experiments
+
+    return Suite(experiments(), "peers.jsonl", "README.md", folder=".", also=FILES)
+
+
+@_measures()
 def loader() -> Suite:
     """Compare `LayerLoader` with the loaders of DGL and PyG, and measure its bias."""
     from benchmarks.loader import experiments
@@ -255,12 +261,6 @@ def reproduce(
         str | None,
         typer.Option(help="A name or path of Reddit; without it, the stand-in reddit-sim."),
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the page, the figures (.svg) and the tables (.md).")
-    ] = Path("reproduction"),
-    readme: Annotated[
-        Path | None, typer.Option(help="A page whose table of all systems is replaced too.")
-    ] = None,
 ) -> Suite:
     """Measure the paper's tables and figures here, and show them beside the paper's numbers."""
     _on_the_cpu()
@@ -272,20 +272,8 @@ def reproduce(
     if reddit is not None:
         scale = replace(scale, large=replace(scale.large, name=reddit))
 
-    def write(chosen: list[pages.Experiment], kept: Results) -> list[Path]:
-        subtitle = (
-            "The experiments of Chen, Ma and Xiao (ICLR 2018), measured again beside the paper's "
-            f"figures; {scale.about} {pages.DASH} is a figure that the paper does not have, or "
-            "that is not measured yet."
-        )
-        files = [] if readme is None else pages.fill_page(readme, [paper.summary(scale)], kept)
-        title = "FastGCN, reproduced"
-        report = pages.write_report(out, chosen, kept, title=title, subtitle=subtitle)
-        return [*files, *report[::-1]]
-
-    everything = paper.experiments(scale)
     return Suite(
-        everything, "reproduce.jsonl", also=("accuracy.jsonl",), write=write,
+        paper.experiments(scale), "reproduce.jsonl", "reproduction.md", also=("accuracy.jsonl",),
         measure=partial(pages.measure, jobs=jobs),
     )  # fmt: skip
 
@@ -346,6 +334,33 @@ def distributed(
     from benchmarks.distributed import experiments
 
     return Suite(experiments(data, steps, rounds), "scale.jsonl")
+
+
+@app.command()
+def verify(
+    jobs: Jobs = 2,
+    results: Annotated[Path, typer.Option(help="Folder of result files.")] = Path("results"),
+    json: Json = False,
+) -> None:
+    """Train the headline scores again; fail where a mean leaves the interval of those on file."""
+    _on_the_cpu()
+    from benchmarks import headline
+    from benchmarks.accuracy import SEEDS
+    from benchmarks.peers.accuracy import Plan
+
+    paper = headline.paper_headlines(Results(results / "accuracy.jsonl"), seeds=SEEDS)
+    kept = Results(results / "peers.jsonl")
+    rows = paper + headline.default_headlines(kept, headline.DEFAULT_ON, Plan())
+    if not rows:
+        raise InputError(f"{results} has no scores to hold new ones against")
+    verdicts = headline.check(rows, jobs)
+    if json:
+        emit_json({"rows": headline.as_records(verdicts)})
+    else:
+        table = headline.table(verdicts)
+        show_table(table.caption, table.head, table.rows)
+    if not all(each.holds for each in verdicts):
+        raise typer.Exit(1)
 
 
 @app.command()

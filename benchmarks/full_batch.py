@@ -1,39 +1,63 @@
-"""The default on a GPU against full batch in plain torch: validation scores by seconds.
+"""The default on a GPU against full batch in plain torch, and the time of its steps.
 
-`python -m benchmarks.full_batch wordnet reddit-sim products-sim --out FILE` prints a table for
-each graph and appends records to FILE. The peer is GraphSAGE (mean of neighbours, own rows, two
-layers), trained transductively by Adam with torch's sparse products: as it is usually written,
-and with everything that makes it faster without changing it: ÂX precomputed, a CUDA graph, TF32.
-Seconds count from the data in the host's memory: uploads, the race, recording and validation.
-Compilation does not count, since each training is run once before it is timed.
+The peer is GraphSAGE (mean of neighbours, own rows, two layers), trained transductively by Adam
+with torch's sparse products: as it is usually written, and with everything that makes it faster
+without changing it: ÂX precomputed, a CUDA graph, TF32. Seconds count from the data in the host's
+memory: uploads, the race, recording and validation. Compilation does not count, since each training
+is run once before it is timed.
 """
 
-import argparse
-import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 import fastgcn
+from benchmarks.floors import floor_seconds, rates, work
+from benchmarks.pages import Claim, Experiment, claims_table, from_records, short
+from benchmarks.results import GPU_CODE, Measurement, Record
 from fastgcn import Graph
-from fastgcn.backends.gpu.backend import GpuBackend
+from fastgcn.errors import InputError
+from fastgcn.report.page import Content, Table
 from fastgcn.train.automatic import candidates
 from fastgcn.train.training import Training
 
-Curve = list[tuple[float, float, str]]  # seconds, validation F1, what was trained
+Curve = list[tuple[float, float]]  # seconds and validation F1, wherever that is the best so far
+
+PEERS = (
+    {"fast": False, "hidden": 128, "dropout": 0.2},
+    {"fast": True, "hidden": 128, "dropout": 0.2},
+    {"fast": True, "hidden": 256, "dropout": 0.5},
+)
+EPOCHS, PATIENCE, SEEDS = 300, 50, 2
+_CODE = (*GPU_CODE, "fastgcn.train.race", "benchmarks.full_batch")
+_HIDDEN = 128  # of the steps, beside the default's own
 
 
+def check_cuda() -> None:
+    """Refuse to measure on a CUDA device where there is none, or no Triton."""
+    from fastgcn.backends.gpu import why_no_kernels
+
+    if not torch.cuda.is_available():
+        raise InputError("--device cuda measures on a CUDA device, and there is none here")
+    if (reason := why_no_kernels()) is not None:
+        raise InputError(f"--device cuda measures kernels in Triton, and {reason}")
+
+
+@cache
 def load(name: str) -> Graph:
-    warnings.filterwarnings("ignore", category=UserWarning)
-    graph = fastgcn.load(name)
-    return graph if graph.split.train.size else fastgcn.load(name, split="random", seed=0)
+    """A graph under its own split, or under random split 0 where it has none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        graph = fastgcn.load(name)
+        return graph if graph.split.train.size else fastgcn.load(name, split="random", seed=0)
 
 
 class Means(torch.autograd.Function):
@@ -79,9 +103,18 @@ class Sage(nn.Module):
         return out
 
 
-def peer(graph: Graph, *, fast: bool, hidden: int, dropout: float, epochs: int, seed: int) -> Curve:
-    """Validation F1 of full batch after each epoch, until 50 epochs without a better one."""
-    device, began, curve = torch.device("cuda"), time.perf_counter(), Curve()
+def peer(
+    graph: Graph,
+    *,
+    fast: bool,
+    hidden: int,
+    dropout: float,
+    epochs: int = EPOCHS,
+    seed: int = 0,
+    device: str = "cuda",
+) -> Curve:
+    """Validation F1 of full batch over time, until its patience ends."""
+    began, curve = time.perf_counter(), Curve()
     torch.manual_seed(seed)
     torch.backends.cuda.matmul.allow_tf32 = fast
     indptr, indices = (torch.from_numpy(np.asarray(a)).to(device) for a in
@@ -148,61 +181,66 @@ def peer(graph: Graph, *, fast: bool, hidden: int, dropout: float, epochs: int, 
     for epoch in range(epochs):
         play()
         f1 = float(right)
-        curve.append((time.perf_counter() - began, f1, "full batch"))
         if f1 > best:
             best, at = f1, epoch
-        if epoch - at >= 50:
+            curve.append((time.perf_counter() - began, f1))
+        if epoch - at >= PATIENCE:
             break
     torch.backends.cuda.matmul.allow_tf32 = False
     return curve
 
 
-def default(graph: Graph, seed: int) -> tuple[Curve, dict[str, Any]]:
+def measure_peer(*, data: str, **settings: Any) -> Record:
+    check_cuda()
+    graph = load(data)
+    peer(graph, **settings, epochs=3)
+    torch.cuda.empty_cache()
+    return {"curve": peer(graph, **settings)}
+
+
+def default(graph: Graph, **settings: Any) -> Record:
     """The same of `fit` with nothing said; all candidates of its race count."""
-    curve, began = Curve(), time.perf_counter()
+    curve, best, began = Curve(), 0.0, time.perf_counter()
     epoch = Training.epoch
 
-    def timed(self: Training) -> dict[str, Any]:
+    def watched(self: Training) -> dict[str, Any]:
+        nonlocal best
         record = epoch(self)
-        config = self.config
-        name = "pair" if config.pair else f"{config.norm} norm, L2 {config.weight_decay:g}"
-        f1 = record.get("val_micro_f1", 0.0)
-        curve.append((time.perf_counter() - began, f1, f"{config.method}: {name}"))
+        if (f1 := record.get("val_micro_f1", 0.0)) > best:
+            best = f1
+            curve.append((time.perf_counter() - began, f1))
         return record
 
-    Training.epoch = timed  # type: ignore[method-assign]
-    try:
-        run = fastgcn.fit(graph, seed=seed, device="cuda")
-    finally:
-        Training.epoch = epoch  # type: ignore[method-assign]
-    spent = run.metrics
-    kept = {name: round(spent[name], 4) for name in spent if name.endswith("seconds")}
-    kept |= {"fit_seconds": round(time.perf_counter() - began, 3), "test": spent["test_micro_f1"]}
-    return curve, kept | {"choice": run.metrics.get("choice", {}).get("why")}
-
-
-def alone(graph: Graph, name: str, config: Any) -> tuple[Curve, dict[str, Any]]:
-    """One candidate, without a race, to its end."""
-    device, curve, began = torch.device("cuda"), Curve(), time.perf_counter()
-    training = Training(config, GpuBackend(graph, config, device))
-    prepared = time.perf_counter() - began
-    while training.has_more_epochs:
-        f1 = training.epoch()["val_micro_f1"]
-        curve.append((time.perf_counter() - began, f1, name))
-    spent, n = training.seconds, len(training.history)
-    last = training.history[-1]["seconds"]
-    epochs = sorted(each["seconds"] for each in training.history[2:]) or [last]
-    return curve, {
-        "prepared": round(prepared, 4),
-        "epoch_ms": round(1e3 * epochs[len(epochs) // 2], 3),
-        "step_us": round(1e6 * spent["compute"] / max(training.batches, 1), 1),
-        "evaluation_ms": round(1e3 * spent["evaluation"] / n, 3),
-        "epochs": n,
+    with patch.object(Training, "epoch", watched):
+        run = fastgcn.fit(graph, **settings)
+    return {
+        "curve": curve,
+        "whole": time.perf_counter() - began,
+        "test_micro_f1": run.metrics["test_micro_f1"],
+        "chosen": "full passes" if run.config.method == "gcn" else "sampled",
+        "hidden": list(run.config.hidden_sizes),
     }
 
 
-def step_time(graph: Graph, config: Any, epochs: int = 12) -> float:
-    """Microseconds of a training step, by the host's clock: the median epoch over its steps."""
+def measure_default(*, data: str, seed: int) -> Record:
+    check_cuda()
+    graph = load(data)
+    default(graph, seed=seed, device="cuda")  # which compiles kernels
+    torch.cuda.empty_cache()
+    return default(graph, seed=seed, device="cuda")
+
+
+def measure_step(*, data: str, hidden: int | None, epochs: int = 12) -> Record:
+    """A sampled step of the default's first candidate by the host's clock, draws included.
+
+    `hidden` takes the place of the candidate's own; the median of some epochs over their steps.
+    """
+    from fastgcn.backends.gpu.backend import GpuBackend
+
+    check_cuda()
+    graph = load(data)
+    config = candidates(graph, sampled=True, device="cuda")[0].config
+    config = config if hidden is None else config.replace(hidden=hidden)
     backend = GpuBackend(graph, config, torch.device("cuda"))
     backend.prepare()
     taken = []
@@ -211,79 +249,104 @@ def step_time(graph: Graph, config: Any, epochs: int = 12) -> float:
         start = time.perf_counter()
         backend.train_epoch(epoch)
         taken.append((time.perf_counter() - start) / backend.training.batches.n_steps)
-    return 1e6 * sorted(taken[2:])[len(taken[2:]) // 2]
+    needed = work(graph, config)
+    return {
+        "step": float(np.median(taken[2:])),
+        "hidden": list(config.hidden_sizes),
+        "batch": config.batch_size,
+        "samples": list(config.layer_samples),
+        "work": needed,
+        "rates": rates(graph, needed, "cuda"),
+    }
 
 
-def reached(curve: Curve, level: float) -> float | None:
-    """The first second at which a score of at least `level` was there."""
-    return next((seconds for seconds, f1, _ in curve if f1 >= level), None)
+def reached(curve: Iterable[Sequence[float]], level: float) -> float | None:
+    """The first second at which a score of at least `level` was there.
+
+    >>> reached([(0.1, 0.5), (0.2, 0.8)], 0.6), reached([(0.1, 0.5)], 0.6)
+    (0.2, None)
+    """
+    return next((seconds for seconds, f1 in curve if f1 >= level), None)
 
 
-def best_of(curve: Curve) -> tuple[float, float]:
-    """The best score, and the second at which it came."""
-    seconds, f1, _ = max(curve, key=lambda point: (point[1], -point[0]))
-    return f1, seconds
+def experiment(graphs: Sequence[str]) -> Experiment:
+    """Validation scores over time: full batch, and the default with its race."""
+    measurements = {}
+    for data in graphs:
+        for number, settings in enumerate(PEERS):
+            measurements[f"{data}, peer {number}"] = _measurement(
+                "full-batch", measure_peer, {"data": data, **settings}, ("benchmarks.full_batch",)
+            )
+        for seed in range(SEEDS):
+            measurements[f"{data}, default {seed}"] = _measurement(
+                "full-batch", measure_default, {"data": data, "seed": seed}, _CODE
+            )
+    shown = partial(show_curves, graphs)
+    return from_records("full-batch", "Against full batch", measurements, shown, some=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("graphs", nargs="+")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--candidates", action="store_true", help="each candidate alone, too")
-    parser.add_argument("--seeds", type=int, default=1)
-    given = parser.parse_args()
-    for name in given.graphs:
-        measure(load(name), name, given.out, seeds=given.seeds, each=given.candidates)
+def steps_experiment(graphs: Iterable[str]) -> Experiment:
+    """The time of a sampled step beside its floor, with hidden 128 and with the default's own."""
+    measurements = {
+        f"{data}, {hidden or 'the default'}": _measurement(
+            "steps", measure_step, {"data": data, "hidden": hidden}, (*_CODE, "benchmarks.floors")
+        )
+        for data in graphs
+        for hidden in (_HIDDEN, None)
+    }
+    return from_records("steps", "A step of the default", measurements, show_steps, some=True)
 
 
-def measure(graph: Graph, name: str, out: Path, *, seeds: int, each: bool) -> None:
-    """Print and keep all figures of a graph."""
-
-    def keep(what: str, curve: Curve, more: dict[str, Any]) -> None:
-        f1, seconds = best_of(curve)
-        print(f"{name:12} {what:34} best {f1:.4f} at {seconds:7.3f} s  {more}", flush=True)
-        step = max(1, len(curve) // 200)
-        with out.open("a", encoding="utf-8") as file:
-            record = {"graph": name, "what": what, "best": f1, "at": seconds, **more}
-            json.dump(record | {"curve": curve[::step]}, file)
-            file.write("\n")
-
-    if each:
-        for sampled in (True, False):
-            for number, (title, config) in enumerate(candidates(graph, sampled=sampled)):
-                kind = "sampled" if sampled else "full"
-                try:
-                    if number == 0:
-                        alone(graph, title, config.replace(epochs=3))
-                    keep(f"{kind}: {title}", *alone(graph, title, config.replace(device="cuda")))
-                    if sampled and config.batch_size == 1024:
-                        print(f"{name}: {title}: {step_time(graph, config):.1f} µs a step")
-                except (RuntimeError, fastgcn.FastGCNError) as error:
-                    print(f"{name}: {kind}: {title}: {type(error).__name__} {error}"[:600])
-                torch.cuda.empty_cache()
-    levels: list[tuple[float, float]] = []
-    for fast in (False, True):
-        for hidden, dropout in ((128, 0.2), (256, 0.5)):
-            settings: dict[str, Any] = {"fast": fast, "hidden": hidden, "dropout": dropout}
-            try:
-                peer(graph, **settings, epochs=3, seed=0)
-                curve = peer(graph, **settings, epochs=300, seed=0)
-            except RuntimeError as error:
-                print(f"{name}: {settings}: {error}"[:600])
-                continue
-            levels.append(best_of(curve))
-            keep(f"full batch{', fast' if fast else ''}, {hidden}, {dropout}", curve, {})
-            torch.cuda.empty_cache()
-    default(graph, 0)
-    for seed in range(seeds):
-        torch.cuda.empty_cache()
-        curve, more = default(graph, seed)
-        for level, seconds in levels:
-            mine = reached(curve, level)
-            shown = "never" if mine is None else f"{mine:.3f} s"
-            print(f"{name}: {level:.4f}, which full batch has at {seconds:.3f} s: {shown}")
-        keep(f"default, seed {seed}", curve, more)
+def _measurement(
+    figure: str, how: Callable[..., Record], settings: Mapping[str, Any], code: tuple[str, ...]
+) -> Measurement:
+    key = {"experiment": "speed", "figure": figure, **settings}
+    return Measurement(f"{figure}: {settings}", key, partial(how, **settings), code)
 
 
-if __name__ == "__main__":
-    main()
+def show_curves(graphs: Sequence[str], records: Mapping[str, Record]) -> list[Content | None]:
+    """A row for each peer with our seconds to its best score, and one for each of our runs."""
+    peers, ours = [], []
+    for data in graphs:
+        mine = [records.get(f"{data}, default {seed}") for seed in range(SEEDS)]
+        for number, settings in enumerate(PEERS):
+            found = records.get(f"{data}, peer {number}")
+            if found is not None:
+                seconds, best = found["curve"][-1]
+                to_it = [reached(each["curve"], best) for each in mine if each is not None]
+                there = ", ".join("never" if each is None else f"{each:.2f}" for each in to_it)
+                name = f"hidden {settings['hidden']}, dropout {settings['dropout']}"
+                name += ", fast" if settings["fast"] else ""
+                peers.append((data, name, f"{best:.4f}", f"{seconds:.2f}", there or "–"))
+        for seed, each in enumerate(mine):
+            if each is not None:
+                seconds, best = each["curve"][-1]
+                cells = (f"{best:.4f}", f"{seconds:.2f}", f"{each['whole']:.2f}")
+                widths = " and ".join(map(str, each["hidden"]))
+                chosen = f"{each['chosen']}, hidden {widths}"
+                ours.append((data, str(seed), *cells, chosen, f"{each['test_micro_f1']:.4f}"))
+    head = ("data", "full batch", "best validation F1", "s", "the default's s to it (seeds)")
+    own = ("data", "seed", "best validation F1", "s", "whole `fit`, s", "it chose", "test micro-F1")
+    return [
+        Table(head, peers, "Full batch, and how long the default takes to its score"),
+        Table(own, ours, "The default with nothing said, its race included"),
+    ]
+
+
+def show_steps(records: Mapping[str, Record]) -> list[Content | None]:
+    """Each step beside its floor, and the bound of 60 µs."""
+    rows, claims = [], []
+    for name, found in records.items():
+        floor = floor_seconds(found["work"], found["rates"])
+        launches = found["work"]["launches"] * found["rates"]["launch"]
+        data = name.split(",")[0]
+        widths = " and ".join(map(str, found["hidden"]))
+        sizes = (widths, f"{found['batch']:,}", " and ".join(f"{t:,}" for t in found["samples"]))
+        micro = (short(1e6 * each) for each in (found["step"], floor, launches))
+        rows.append((data, *sizes, *micro, short(found["step"] / floor)))
+        if found["hidden"] == [_HIDDEN]:
+            what = f"{data}: a step of hidden {_HIDDEN}"
+            claims.append(Claim(what=what, value=1e6 * found["step"], at_most=60, unit=" µs"))
+    head = ("data", "hidden", "batch", "t", "step, µs", "floor, µs", "of which launches", "ratio")
+    caption = "A sampled step by the host's clock, draws included"
+    return [claims_table(claims, caption) if claims else None, Table(head, rows, caption)]

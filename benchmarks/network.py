@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.pages import standard_error
 from benchmarks.results import Record
 from benchmarks.timing import Side, medians, repeated, seconds_in_turns, spread
 from fastgcn.arrays import FloatArray
@@ -169,10 +170,10 @@ class GradientErrors:
             drawn, scale = torch.stack(gradients), exact.square().sum()
             errors.append(((drawn - exact).square().sum(dim=1) / scale).numpy())
             variances.append(float(drawn.var(dim=0).sum() / scale))
-        within = float(np.var(errors, axis=1, ddof=1).sum()) / draws
+        within = np.linalg.norm([standard_error(each.tolist()) for each in errors])
         return {
             "error": float(np.mean(errors)),
-            "standard_error": within**0.5 / len(self.batches),
+            "standard_error": float(within) / len(self.batches),
             "variance": float(np.mean(variances)),
             "rows": float(np.mean(rows)),
         }

@@ -14,15 +14,15 @@ import numpy as np
 
 from benchmarks.processes import together
 from benchmarks.results import Measurement, Record, Results
-from fastgcn import __version__
 from fastgcn.errors import FormatError, InputError, nearest
 from fastgcn.progress import note
-from fastgcn.report.page import Content, Figure, Section, Table, markdown, render_page
+from fastgcn.report.page import Content, Figure, Section, Table, markdown
 from fastgcn.report.plots import Series, lines
 from fastgcn.writing import write_text
 
 DASH = "–"  # not known, or it does not exist
 NOT_YET = "Not measured yet."
+CLAIMS_HEAD = ("", "measured", "bound", "met")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,8 @@ class Experiment:
     """A question: what must be measured for it, and how the results are shown.
 
     `show` gives nothing as long as results are missing that it cannot do without; parts that are
-    None or empty are left out.
+    None or empty are left out. `gathered`: its rows are those of other
+    sections, which say where they come from.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Experiment:
     question: str = ""
     plan: Callable[[Results], Iterable[Measurement]]
     show: Callable[[Results], Sequence[Content | None]]
+    gathered: bool = False
 
 
 def from_records(
@@ -45,17 +47,19 @@ def from_records(
     title: str,
     measurements: Mapping[str, Measurement],
     show: Callable[[dict[str, Record]], Sequence[Content | None]],
+    *,
+    some: bool = False,
 ) -> Experiment:
     """An experiment that is shown as soon as all its results are on file, given by their names.
 
-    Optional ones may be missing.
+    Optional ones may be missing; with `some`, all but one may.
     """
 
     def shown(results: Results) -> Sequence[Content | None]:
-        found = {each: results.get(m.key) for each, m in measurements.items()}
-        if any(found[each] is None and not m.optional for each, m in measurements.items()):
-            return []
-        return show({each: record for each, record in found.items() if record is not None})
+        every = {each: results.get(m.key) for each, m in measurements.items()}
+        found = {each: record for each, record in every.items() if record is not None}
+        lacking = [each for each, m in measurements.items() if each not in found and not m.optional]
+        return [] if lacking and not (some and found) else show(found)
 
     return Experiment(name=name, title=title, plan=lambda _: measurements.values(), show=shown)
 
@@ -118,11 +122,34 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     """All experiments as they are on file, each with the origin of its results below."""
     found = []
     for each in experiments:
-        results.used.clear()
-        content = [part for part in each.show(results) if part] or [NOT_YET]
-        content += results.notes()
+        content, left_out = settled(each, results)
+        notes = results.notes()
+        if each.gathered:
+            notes = [" ".join(results.notes(machines=False))] if notes else []
+        content = [*(content or [NOT_YET]), *filter(None, notes)]
+        if left_out:
+            content.append(f"{left_out:,} results of earlier code are left out: they do not mix.")
         found.append(Section(each.name, each.title, each.question, content))
     return found
+
+
+def settled(experiment: Experiment, results: Results) -> tuple[list[Content], int]:
+    """What an experiment shows, and how many stale results it leaves out.
+
+    Where some results are fresh and some stale, of the same party, the fresh ones alone count;
+    not where rows are gathered from several sections, each of which has settled this.
+    """
+
+    def shown() -> list[Content]:
+        results.used = {}
+        return [part for part in experiment.show(results) if part]
+
+    content, stale, mixed = shown(), results.stale_used, results.mixed
+    if not mixed or experiment.gathered:
+        return content, 0
+    with results.fresh_alone(mixed):
+        content = shown()
+    return content, stale - results.stale_used
 
 
 def check_marks(path: Path, experiments: Sequence[Experiment]) -> None:
@@ -162,26 +189,6 @@ def fill_page(path: Path, experiments: Sequence[Experiment], results: Results) -
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
     return [*files, path]
-
-
-def write_report(
-    folder: Path, experiments: Sequence[Experiment], results: Results, *, title: str, subtitle: str
-) -> list[Path]:
-    """One page, `report.html`, with every figure beside it as SVG and every table as Markdown."""
-    shown = sections(experiments, results)
-    footer = f"Made by fastgcn {__version__} from its result files alone."
-    folder.mkdir(parents=True, exist_ok=True)
-    page = render_page(title=title, subtitle=subtitle, sections=shown, footer=footer)
-    files = [folder / "report.html"]
-    write_text(files[0], page)
-    for section in shown:
-        pictures = [part.svg + "\n" for part in section.content if isinstance(part, Figure)]
-        tables = [markdown(part) for part in section.content if isinstance(part, Table)]
-        for suffix, texts in (("svg", pictures), ("md", tables)):
-            for number, text in enumerate(texts):
-                files.append(folder / f"{_numbered(section.id, number)}.{suffix}")
-                write_text(files[-1], text)
-    return files
 
 
 def as_json(shown: Iterable[Section]) -> list[Record]:
@@ -247,7 +254,7 @@ def claims_table(claims: Sequence[Claim], caption: str) -> Table:
     """What was measured beside what was asked."""
     answers = {None: DASH, True: "yes", False: "no"}
     rows = [(c.what, short(c.value) + c.unit, c.bound, answers[c.met]) for c in claims]
-    return Table(("", "measured", "bound", "met"), rows, caption)
+    return Table(CLAIMS_HEAD, rows, caption)
 
 
 def line_figure(
@@ -280,6 +287,24 @@ def mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
+def sd(values: Sequence[float]) -> float:
+    """The standard deviation of which some values are a sample; NaN of one.
+
+    >>> sd([1.0, 2.0, 3.0]), sd([1.0])
+    (1.0, nan)
+    """
+    return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """That of the mean of some values; NaN of one.
+
+    >>> standard_error([1.0, 3.0, 5.0, 7.0]) * 4 == sd([1.0, 3.0, 5.0, 7.0]) * 2
+    True
+    """
+    return sd(values) / float(np.sqrt(len(values)))
+
+
 def mean_sd(values: Sequence[float], digits: int = 3) -> str:
     """Mean ± standard deviation; of one value, that value.
 
@@ -288,7 +313,7 @@ def mean_sd(values: Sequence[float], digits: int = 3) -> str:
     """
     if not values:
         return DASH
-    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    spread = f" ± {sd(values):.{digits}f}" if len(values) > 1 else ""
     return f"{np.mean(values):.{digits}f}{spread}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from benchmarks import convergence, paper_samples, paper_systems, variance
+from benchmarks import convergence, paper_negative, paper_samples, paper_systems, variance
 from benchmarks.cases import Case, from_cases
 from benchmarks.pages import Experiment
 from benchmarks.paper_scale import Contents, Scale
@@ -14,6 +14,18 @@ Show = Callable[[Scale, Results], Contents]
 
 # By name: the title, the question, what must be measured for it, and how it is shown.
 _EXPERIMENTS: dict[str, tuple[str, str, Parts, Show]] = {
+    "negative": (
+        "What does not come out",
+        "Where do these figures contradict the paper, or speak against its method?",
+        paper_negative.parts,
+        paper_negative.show,
+    ),
+    "summary": (
+        "Time and accuracy of all systems",
+        "Figure 3 in one table.",
+        paper_systems.times_and_trainings,
+        paper_systems.show_summary,
+    ),
     "datasets": (
         "Data sets (Table 1)",
         "Are these the graphs that the paper measured?",
@@ -79,15 +91,8 @@ _EXPERIMENTS: dict[str, tuple[str, str, Parts, Show]] = {
 
 
 def experiments(scale: Scale) -> list[Experiment]:
-    """All experiments of the paper, in its order."""
+    """All experiments of the paper, what contradicts it first, then in its order."""
     return [
         from_cases(name, title, partial(parts, scale), partial(show, scale), question)
         for name, (title, question, parts, show) in _EXPERIMENTS.items()
     ]
-
-
-def summary(scale: Scale) -> Experiment:
-    """The table of the README."""
-    parts, show = paper_systems.times_and_trainings, paper_systems.show_summary
-    title = "The paper, measured again"
-    return from_cases("reproduce", title, partial(parts, scale), partial(show, scale))

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Case, graph
-from benchmarks.pages import DASH, line_figure, listed, mean, mean_sd, ratio, short
+from benchmarks.pages import (
+    DASH,
+    line_figure,
+    listed,
+    mean,
+    mean_sd,
+    ratio,
+    sd,
+    short,
+    standard_error,
+)
 from benchmarks.paper_scale import Contents, DataSet, Scale, beside, step_times
 from benchmarks.published import F1, STATISTICS, TABLE_2
 from benchmarks.results import Measurement, Record, Results
@@ -82,7 +92,7 @@ _KINDS: dict[str, tuple[Mapping[str, Any], str]] = {
 _NEEDED_SAVING = 3
 
 
-def _table2_cases(scale: Scale) -> dict[tuple[str, int], Case]:
+def table2_cases(scale: Scale) -> dict[tuple[str, int], Case]:
     return {
         (kind, t): scale.medium.sized_case(t, seeds=scale.table_seeds, how=kind, **settings)
         for kind, (settings, _) in _KINDS.items()
@@ -90,24 +100,29 @@ def _table2_cases(scale: Scale) -> dict[tuple[str, int], Case]:
     }
 
 
+def table2_scores(scale: Scale, results: Results) -> dict[str, dict[int, list[float]]]:
+    """Test scores by kind and sample size."""
+    cases = table2_cases(scale)
+    return {k: {t: cases[k, t].test_scores(results) for t in scale.table_sizes} for k in _KINDS}
+
+
 def _table2_times(scale: Scale) -> Measurement:
-    configs = {f"{kind}, t = {t}": case.config for (kind, t), case in _table2_cases(scale).items()}
+    configs = {f"{kind}, t = {t}": case.config for (kind, t), case in table2_cases(scale).items()}
     return step_times("time an epoch", scale.medium, configs, scale)
 
 
 def table2(scale: Scale) -> list[Case | Measurement]:
-    return [_table2_times(scale), *_table2_cases(scale).values()]
+    return [_table2_times(scale), *table2_cases(scale).values()]
 
 
 def show_table2(scale: Scale, results: Results) -> Contents:
     """Time an epoch and F1 by sample size, with and without precomputation."""
-    data, cases = scale.medium, _table2_cases(scale)
+    data, cases = scale.medium, table2_cases(scale)
     found = results.get(_table2_times(scale).key) or {}
     seconds = {
         name: one["seconds_per_batch"] * one["batches_per_epoch"] for name, one in found.items()
     }
-    scores = {kind: {t: cases[kind, t].test_scores(results) for t in scale.table_sizes}
-              for kind in _KINDS}  # fmt: skip
+    scores = table2_scores(scale, results)
     rows = []
     for kind, t in cases:
         time, paper = seconds.get(f"{kind}, t = {t}"), TABLE_2[_KINDS[kind][1]][t]
@@ -145,7 +160,7 @@ def _by_size(
     series = []
     for kind, found in scores.items():
         known = {t: each for t, each in found.items() if each}
-        spread = [float(np.std(each, ddof=len(each) > 1)) for each in known.values()]
+        spread = [sd(each) if len(each) > 1 else 0.0 for each in known.values()]
         means = [float(np.mean(each)) for each in known.values()]
         series += [Series(kind, list(known), means, spread)] if known else []
     about = f"{title}: mean test micro-F1 and standard deviation over seeds; {about}"
@@ -181,14 +196,19 @@ def figure2(scale: Scale) -> list[Case]:
     return [_figure2_case(d, law, t) for d in scale.data for law in _LAWS for t in d.sizes]
 
 
+def figure2_scores(data: DataSet, results: Results) -> dict[str, dict[int, list[float]]]:
+    """Test scores by distribution and sample size."""
+    return {
+        law: {t: _figure2_case(data, law, t).test_scores(results) for t in data.sizes}
+        for law in _LAWS
+    }
+
+
 def show_figure2(scale: Scale, results: Results) -> Contents:
     """F1 against sample size for both distributions."""
     content: Contents = []
     for data in scale.data:
-        scores = {
-            law: {t: _figure2_case(data, law, t).test_scores(results) for t in data.sizes}
-            for law in _LAWS
-        }
+        scores = figure2_scores(data, results)
         found = _gain_in_words(data, scores)
         title = f"Uniform and importance sampling, {data.label}"
         content += [_figure2_table(data, scores), _by_size(scores, title, found), found]
@@ -211,7 +231,7 @@ def _figure2_table(data: DataSet, scores: Scores) -> Table:
     for t in data.sizes:
         both = [scores[law][t] for law in _LAWS]
         theirs = F1["fastgcn"][data.paper] if t == data.config.samples else None
-        gain = f"{_gain(both)[0]:+.4f}" if all(both) else DASH
+        gain = f"{difference(*reversed(both))[0]:+.4f}" if all(both) else DASH
         cells = (*(mean_sd(each, 4) for each in both), gain, beside(theirs, data, 3))
         seeds = " and ".join(str(len(each)) for each in both)
         rows.append((str(t), *cells, ratio(mean(both[1]), theirs), seeds))
@@ -220,20 +240,36 @@ def _figure2_table(data: DataSet, scores: Scores) -> Table:
 
 
 def _gain_in_words(data: DataSet, scores: Scores) -> str:
-    every = [[scores[law][t] for law in _LAWS] for t in data.sizes]
-    gains = [_gain(both) for both in every if all(both)]
+    pairs = [[scores[law][t] for law in ("importance", "uniform")] for t in data.sizes]
+    gains = [difference(*both)[0] for both in pairs if all(both)]
     if not gains:
         return ""
+    above = sum(is_clear(*both) and difference(*both)[0] > 0 for both in pairs if all(both))
     return (
-        f"{data.label}: importance is at or above uniform at {sum(g >= 0 for g, _ in gains)} of "
-        f"{len(gains)} sizes, and above by more than the standard error of the difference at "
-        f"{sum(g > error for g, error in gains)}."
+        f"{data.label}: importance is at or above uniform at {sum(g >= 0 for g in gains)} of "
+        f"{len(gains)} sizes, and above by more than {CLEARLY:g} standard errors of the difference "
+        f"at {above}."
     )
 
 
-def _gain(both: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """The difference of two means and its standard error, infinite where there is one seed."""
-    gain = float(np.mean(both[1]) - np.mean(both[0]))
-    if min(map(len, both)) < 2:
+# Means count as different beyond so many standard errors of their difference: one comparison of
+# equal means in twenty says so.
+CLEARLY = 2.0
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """The difference of two means and its standard error, infinite where one has one score."""
+    gain = float(np.mean(ours) - np.mean(theirs))
+    if min(len(ours), len(theirs)) < 2:
         return gain, float("inf")
-    return gain, float(np.sqrt(sum(np.var(values, ddof=1) / len(values) for values in both)))
+    return gain, float(np.hypot(standard_error(ours), standard_error(theirs)))
+
+
+def is_clear(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Whether two means differ by more than chance makes likely.
+
+    >>> is_clear([0.80, 0.81], [0.90, 0.91]), is_clear([0.8, 0.9], [0.82, 0.9]), is_clear([0], [1])
+    (True, False, False)
+    """
+    gain, error = difference(ours, theirs)
+    return bool(abs(gain) > CLEARLY * error)

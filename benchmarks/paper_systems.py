@@ -55,7 +55,7 @@ def _seconds_a_batch(scale: Scale, results: Results) -> dict[str, dict[str, floa
     }
 
 
-def _scores(system: str, data: DataSet, results: Results) -> list[float]:
+def systems_scores(system: str, data: DataSet, results: Results) -> list[float]:
     return data.case(system).test_scores(results) if system in data.systems else []
 
 
@@ -63,12 +63,12 @@ def show_figure3(scale: Scale, results: Results) -> Contents:
     """Bars of the time a batch, and the table of F1."""
 
     def score(system: str, data: DataSet) -> Figures:
-        scores = _scores(system, data, results)
+        scores = systems_scores(system, data, results)
         return mean(scores), mean_sd(scores), F1[system].get(data.paper)
 
     texts = []
     for data in scale.data:
-        ours, batched = (mean(_scores(s, data, results)) for s in ("fastgcn", "gcn-batched"))
+        ours, batched = (mean(systems_scores(s, data, results)) for s in ("fastgcn", "gcn-batched"))
         if ours is not None and batched is not None:
             texts.append(
                 f"On {data.label} the F1 of FastGCN minus that of batched GCN is "
@@ -98,7 +98,7 @@ def show_summary(scale: Scale, results: Results) -> Contents:
             cells = [str(data.settings(system).hidden), short(1e3 * ours)]
             cells.append(DASH if whole else short(ours / times["fastgcn"]))
             cells.append(_paper_milliseconds(system, data))
-            cells.append(mean_sd(_scores(system, data, results)))
+            cells.append(mean_sd(systems_scores(system, data, results)))
             cells.append(beside(F1[system].get(data.paper), data, 3))
             rows.append((f"{data.label}: {SYSTEMS[system]}", *cells))
     head = (
@@ -279,7 +279,7 @@ _ON_ORIGINAL = {system: SYSTEMS.get(system, "FastGCN-transductive") for system i
 _SEARCH_EPOCHS = 500
 
 
-def _original_case(system: str, data: DataSet) -> Case:
+def original_case(system: str, data: DataSet) -> Case:
     assert data.public is not None
     config, search = data.public, None  # FastGCN-transductive is searched to the end
     if system == "gcn":  # at Kipf and Welling's rate
@@ -302,7 +302,7 @@ def _original_case(system: str, data: DataSet) -> Case:
 
 def original_split(scale: Scale) -> list[Case]:
     public = [data for data in scale.data if data.public is not None]
-    return [_original_case(system, data) for data in public for system in _ON_ORIGINAL]
+    return [original_case(system, data) for data in public for system in _ON_ORIGINAL]
 
 
 def show_original_split(scale: Scale, results: Results) -> Contents:
@@ -310,11 +310,11 @@ def show_original_split(scale: Scale, results: Results) -> Contents:
     data = [each for each in scale.data if each.public is not None]
 
     def score(system: str, data: DataSet) -> Figures:
-        scores = _original_case(system, data).test_scores(results)
+        scores = original_case(system, data).test_scores(results)
         return mean(scores), mean_sd(scores), ORIGINAL_SPLIT[system][data.paper][1]
 
     def time(system: str, data: DataSet) -> Figures:
-        runs = _original_case(system, data).runs(results, timed=True)
+        runs = original_case(system, data).runs(results, timed=True)
         seconds = mean([_seconds(run, "evaluation") for run in runs])
         return seconds, short(seconds), ORIGINAL_SPLIT[system][data.paper][0]
 

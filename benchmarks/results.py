@@ -4,15 +4,16 @@ A line is one object:
 
 * `key`: what was measured and how, all settings included; results are found by it;
 * `value`: the figures;
-* `where`: commit, versions and hardware; the variable FASTGCN_COMMIT names the commit where git
-  cannot, as on a machine that was sent the files alone;
+* `where`: commit, versions and hardware; a commit is dirty if sources differ from it; the variable
+  FASTGCN_COMMIT names the commit where git cannot, as on a machine that was sent the files alone;
 * `code`: the modules that were measured (`of`) and a hash of their source (`hash`);
 * `took`: seconds that the measurement took.
 
 A result is **stale** when the source has changed since of a module in `of`, or of any module that
 these import, directly or not. Comments, docstrings and blank lines do not count. Stale results
-are measured again, and until then pages mark them as stale. A result without `code`, from before
-this was recorded, is stale. When the way of measuring changes, change the key.
+are measured again, and until then pages mark them as stale; a section of a page never has fresh
+and stale ones of the same party beside each other. A result without `code`, from before this was
+recorded, is stale. When the way of measuring changes, change the key.
 """
 
 import ast
@@ -20,10 +21,11 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,13 +38,25 @@ from fastgcn.errors import DownloadError, FormatError, InputError
 from fastgcn.files import finite
 
 STALE = "**Stale**"  # the first word of a note that results are
+OWN_FOLDER = ROOT / "results"  # of the results that the project's pages show
+_SOURCES = ("src", "benchmarks", "tests")  # what a clean commit has no changes in
 
 Record = dict[str, Any]
 Key = Mapping[str, Any]
 
 # Modules behind a measurement. A name after a minus is left out, with all below it.
-GPU_CODE = ("fastgcn.train.loop", "fastgcn.infer.predict", "-fastgcn.backends.ranks")
-CPU_CODE = (*GPU_CODE, "-fastgcn.backends.gpu", "-fastgcn.kernels.gpu")
+ON_CPU = ("-fastgcn.backends.ranks", "-fastgcn.backends.gpu", "-fastgcn.kernels.gpu")
+# What a training on the graphs measured here imports and never runs; a test traces one.
+_NEVER_RUN = (
+    "-fastgcn.backends.ranks",
+    "-fastgcn.data.imported",
+    "-fastgcn.data.tables",
+    "-fastgcn.graph.convert",
+    "-fastgcn.graph.convert_networkx",
+    "-fastgcn.train.run_files",
+)
+GPU_CODE = ("fastgcn.train.loop", *_NEVER_RUN)
+CPU_CODE = (*GPU_CODE, *ON_CPU[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,7 @@ class Results:
     def __init__(self, path: Path, *, also: Sequence[Path] = ()) -> None:
         self.path = path
         self.used: dict[str, Record] = {}
+        self._fresh_alone: set[str | None] = set()
         self._lines: dict[str, Record] = {}
         for file in (*also, path):
             self._read(file)
@@ -112,13 +127,35 @@ class Results:
             try:
                 record = json.loads(line)
                 dict(record["value"])
-                self._lines[_name(record["key"])] = record
+                self._put(record)
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise FormatError(f"{path}, line {number}, is not a result") from None
 
+    @contextmanager
+    def fresh_alone(self, parties: Iterable[str | None]) -> Iterator[None]:
+        """Hide stale results of some parties for a while, as if they had never been measured."""
+        self._fresh_alone = set(parties)
+        try:
+            yield
+        finally:
+            self._fresh_alone = set()
+
+    @property
+    def mixed(self) -> set[str | None]:
+        """The parties (`who` in the key) of which fresh and stale results were asked for."""
+        found: dict[str | None, set[bool]] = {}
+        for line in self.used.values():
+            found.setdefault(line["key"].get("who"), set()).add(is_stale(line))
+        return {who for who, kinds in found.items() if len(kinds) > 1}
+
+    def _line(self, key: Key) -> Record | None:
+        line = self._lines.get(_name(key))
+        hidden = key.get("who") in self._fresh_alone and line is not None and is_stale(line)
+        return None if hidden else line
+
     def get(self, key: Key) -> Record | None:
         """The value of a key, stale or not; None where there is none."""
-        line = self._lines.get(_name(key))
+        line = self._line(key)
         if line is None:
             return None
         self.used[_name(key)] = line
@@ -126,8 +163,13 @@ class Results:
 
     def is_fresh(self, key: Key) -> bool:
         """Whether the key has a value that is not stale."""
-        line = self._lines.get(_name(key))
+        line = self._line(key)
         return line is not None and not is_stale(line)
+
+    @property
+    def stale_used(self) -> int:
+        """How many of the results that were asked for are stale."""
+        return sum(map(is_stale, self.used.values()))
 
     def series(self, keys: Iterable[Sequence[Key]]) -> list[Record]:
         """Values of consecutive seeds until one is missing; of several keys the first counts.
@@ -138,12 +180,21 @@ class Results:
         fresh = None
         for choices in keys:
             key = next((k for k in choices if self.is_fresh(k)), None)
-            key = key or next((k for k in choices if _name(k) in self._lines), None)
+            key = key or next((k for k in choices if self._line(k) is not None), None)
             if key is None or fresh not in (None, self.is_fresh(key)):
                 break
             fresh = self.is_fresh(key)
             found.append(self.get(key) or {})
         return found
+
+    def of_one_code(self, keys: Iterable[Key]) -> list[Record | None]:
+        """The values of keys; None for what earlier code made than the newest of them."""
+        lines = [self._lines.get(_name(key)) for key in keys]
+        order = list(self._lines.values())
+        known = [line for line in lines if line is not None]
+        newest = max(known, key=order.index).get("code") if known else None
+        same = [line if line is not None and line.get("code") == newest else None for line in lines]
+        return [None if line is None else dict(line["value"]) for line in same]
 
     def lacks(self, measurement: Measurement) -> bool:
         """Whether neither the result nor one that does as well is on file and fresh."""
@@ -162,7 +213,13 @@ class Results:
             line = (json.dumps(record) + "\n").encode()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _append(self.path, line)
-            self._lines[_name(record["key"])] = json.loads(line)
+            self._put(json.loads(line))
+
+    def _put(self, record: Record) -> None:
+        """Take in a line; the latest are last."""
+        name = _name(record["key"])
+        self._lines.pop(name, None)
+        self._lines[name] = record
 
     def took(self, measurement: Measurement) -> float:
         """Seconds that it took the last time; infinite where it was never measured."""
@@ -170,19 +227,29 @@ class Results:
         found = [line["took"] for name in names if "took" in (line := self._lines.get(name, {}))]
         return float(found[0]) if found else float("inf")
 
-    def notes(self) -> list[str]:
-        """Where the results in `used` come from, and how many of them are stale."""
+    def notes(self, *, machines: bool = True) -> list[str]:
+        """Where the results in `used` come from, how many are of a dirty commit, how many stale.
+
+        If several machines measured, it says what each of them did.
+        """
         if not self.used:
             return []
         lines = list(self.used.values())
-        machines = Counter(_machine(line.get("where", {})) for line in lines)
-        commits = sorted({line.get("where", {}).get("commit") or "unknown" for line in lines})
-        more = " and others" if len(commits) > 4 else ""
-        notes = [
-            f"Measured on {'; '.join(name for name, _ in machines.most_common())}, "
-            f"commit {', '.join(commits[:4])}{more}."
-        ]
-        if stale := sum(map(is_stale, lines)):
+        by_machine: dict[str, list[Record]] = {}
+        for line in lines:
+            by_machine.setdefault(_machine(line.get("where", {})), []).append(line)
+        notes = []
+        for machine, measured in sorted(by_machine.items(), key=lambda item: -len(item[1])):
+            if not machines:
+                break
+            commits = sorted(
+                {line.get("where", {}).get("commit") or "unknown" for line in measured}
+            )
+            what = f": {_subjects(measured)}" if len(by_machine) > 1 else ""
+            notes.append(f"Measured on {machine}, commit {', '.join(commits)}{what}.")
+        if dirty := sum(not is_clean(line.get("where", {}).get("commit")) for line in lines):
+            notes.append(f"**Not of a clean commit**: {dirty:,} of {len(lines):,} results above.")
+        if stale := self.stale_used:
             notes.append(
                 f"{STALE}: the code behind {stale:,} of {len(lines):,} results above has changed "
                 "since they were measured."
@@ -298,20 +365,66 @@ def provenance() -> Record:
 
 def _machine(where: Record) -> str:
     gpu = f", {where['gpu']}" if where.get("gpu") else ""
+    cores = "1 core" if where.get("cores") == 1 else f"{where.get('cores')} cores"
     return (
-        f"{where.get('processor')}, {where.get('cores')} cores{gpu} "
+        f"{where.get('processor')}, {cores}{gpu} "
         f"(fastgcn {where.get('fastgcn')}, torch {where.get('torch')})"
     )
+
+
+def _subjects(lines: Iterable[Record]) -> str:
+    """What some lines are of, in words: each experiment with its data and parts.
+
+    >>> keys = [{"data": "cora"}, {"data": "pubmed"}, {"experiment": "curve", "data": "cora"}]
+    >>> _subjects({"key": key} for key in [*keys, {"experiment": "times", "data": "cora"}])
+    'training (cora, pubmed), curve and times (cora)'
+    """
+    found: dict[str, dict[str, None]] = {}
+    for line in lines:
+        key = line["key"]
+        names = [key.get(name) for name in ("experiment", "figure", "who")]
+        of = found.setdefault(" ".join(filter(None, names)) or "training", {})
+        of[str(key.get("part") or key.get("data") or "all")] = None
+    together: dict[str, list[str]] = {}
+    for name, of in found.items():
+        together.setdefault(", ".join(of), []).append(name)
+    return ", ".join(f"{' and '.join(names)} ({of})" for of, names in together.items())
+
+
+def is_clean(commit: str | None) -> bool:
+    """Whether this names a commit, and nothing on top of it.
+
+    >>> is_clean("49c4a745592e"), is_clean("49c4a745592e-dirty"), is_clean(None)
+    (True, False, False)
+    """
+    return commit is not None and re.fullmatch("[0-9a-f]{7,40}", commit) is not None
+
+
+def check_commit(folder: Path) -> None:
+    """Refuse to put results of anything but a clean commit where the project's pages look."""
+    commit = provenance()["commit"]
+    if folder.resolve() == OWN_FOLDER and not is_clean(commit):
+        raise InputError(
+            f"{OWN_FOLDER.name} takes results of clean commits alone, and this is {commit}: commit "
+            "your changes, name the commit in FASTGCN_COMMIT where there is no git, or keep the "
+            "results elsewhere with --results FOLDER"
+        )
 
 
 def _commit() -> str | None:
     if given := os.environ.get("FASTGCN_COMMIT"):
         return given
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        head = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--", *_SOURCES)
     except (OSError, subprocess.SubprocessError):
         return None
+    return f"{head}-dirty" if changed else head
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 

@@ -13,15 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import plain_authors
-from benchmarks.pages import Claim, Experiment, claims_table, from_records, mean_sd, short
+from benchmarks import full_batch, plain_authors
+from benchmarks.floors import floor_seconds, rates, work
+from benchmarks.pages import (
+    Claim,
+    Experiment,
+    claims_table,
+    from_records,
+    mean_sd,
+    short,
+    standard_error,
+)
 from benchmarks.processes import fresh
-from benchmarks.results import CPU_CODE, GPU_CODE, Measurement, Record
+from benchmarks.results import CPU_CODE, GPU_CODE, ON_CPU, Measurement, Record
 from benchmarks.settings import paper_settings
 from benchmarks.timing import medians, on_threads, repeated, seconds_in_turns, wall_clock
 from fastgcn.backends.data import training_graph
+from fastgcn.config import TrainConfig
 from fastgcn.data.load import load
-from fastgcn.errors import InputError
 from fastgcn.infer.predict import predict
 from fastgcn.report.page import Content, Table
 from fastgcn.train.loop import fit
@@ -69,7 +78,9 @@ class Question:
     title: str
     parts: Mapping[str, tuple[Callable[..., Record], dict[str, Any]]]
     show: Callable[[Records], Shown]
+    code: tuple[str, ...]
     optional: tuple[str, ...] = ()  # parts left out where their data cannot be downloaded
+    some: bool = False  # whether a part is shown while others are missing
 
 
 def cpu_experiments(effort: Effort) -> list[Experiment]:
@@ -80,21 +91,30 @@ def cpu_experiments(effort: Effort) -> list[Experiment]:
     processes = {"processes": effort.processes}
     first = dict.fromkeys(("digits", effort.small[0]))
     questions = {
-        "costs": Question("Training and predicting", cost_parts(epochs, "cpu", 1), show_costs),
+        "costs": Question(
+            "Training and predicting",
+            cost_parts(epochs, "cpu", 1),
+            show_costs,
+            (*CPU_CODE, "fastgcn.infer.predict", "benchmarks.floors"),
+            some=True,
+        ),
         "trainings": Question(
             "Whole trainings",
             {d: (measure_training, {"data": d, **trained}) for d in effort.small},
             show_trainings,
+            ("fastgcn.train.loop", "benchmarks.plain_authors", *ON_CPU),
+            some=True,
         ),
         "startup": Question(
             "Starting",
             {"starts": (measure_starts, processes)}
             | {d: (measure_first_start, {"data": d, **processes}) for d in first},
             show_startup,
+            ("fastgcn.cli.train", *ON_CPU),
             optional=effort.small[:1],
         ),
     }
-    return [_experiment(*each, effort.stand_ins, CPU_CODE) for each in questions.items()]
+    return [_experiment(*each, effort.stand_ins) for each in questions.items()]
 
 
 def gpu_experiments(effort: Effort) -> list[Experiment]:
@@ -105,45 +125,42 @@ def gpu_experiments(effort: Effort) -> list[Experiment]:
     scored = {"seeds": 2 if small else 5}
     questions = {
         "costs": Question(
-            "Training and predicting", cost_parts(costs, "cuda", effort.repeats), show_costs
+            "Training and predicting",
+            cost_parts(costs, "cuda", effort.repeats),
+            show_costs,
+            (*GPU_CODE, "fastgcn.infer.predict", "benchmarks.floors"),
+            some=True,
         ),
         "accuracy": Question(
             "The same scores",
             {d: (measure_accuracy, {"data": d, **scored, "epochs": n}) for d, n in epochs.items()},
             show_accuracy,
+            GPU_CODE,
+            some=True,
         ),
     }
-    return [_experiment(*each, small, GPU_CODE) for each in questions.items()]
+    graphs = (effort.large, effort.huge)
+    return [
+        full_batch.experiment((*(() if small else ("wordnet",)), *graphs)),
+        full_batch.steps_experiment(dict.fromkeys(graphs)),
+        *(_experiment(*each, small) for each in questions.items()),
+    ]
 
 
-def _experiment(
-    name: str, question: Question, stand_ins: bool, code: tuple[str, ...]
-) -> Experiment:
+def _experiment(name: str, question: Question, stand_ins: bool) -> Experiment:
     measurements = {}
     for part, (measure, settings) in question.parts.items():
         key = {"experiment": "speed", "figure": name, "part": part, **settings}
         how, optional = partial(measure, **settings), part in question.optional
         label = f"{question.title}: {part}"
-        measurements[part] = Measurement(label, key, how, code, optional=optional)
+        measurements[part] = Measurement(label, key, how, question.code, optional=optional)
 
     def show(records: Records) -> list[Content | None]:
         claims, table = question.show(records)
         bounds = claims_table(claims, question.title) if claims else None
         return [STAND_INS if stand_ins else None, bounds, table]
 
-    return from_records(name, question.title, measurements, show)
-
-
-def check_cuda() -> None:
-    """Refuse to measure on a CUDA device where there is none, or no Triton."""
-    import torch
-
-    from fastgcn.backends.gpu import why_no_kernels
-
-    if not torch.cuda.is_available():
-        raise InputError("--device cuda measures on a CUDA device, and there is none here")
-    if (reason := why_no_kernels()) is not None:
-        raise InputError(f"--device cuda measures kernels in Triton, and {reason}")
+    return from_records(name, question.title, measurements, show, some=question.some)
 
 
 # What training and predicting cost, with the paper's settings and with the default ones.
@@ -165,10 +182,26 @@ def cost_parts(epochs: Mapping[str, int | None], device: str, repeats: int) -> A
 
 
 def measure_costs(**settings: Any) -> Record:
-    """What `costs` measures, in a process of its own, whose peak of memory is then known."""
+    """What `costs` measures, in a process of its own, whose peak of memory is then known.
+
+    The floor of a step is measured right after it, in another.
+    """
     if settings["device"] == "cuda":
-        check_cuda()
-    return fresh(partial(costs, **settings))
+        full_batch.check_cuda()
+    found = fresh(partial(costs, **settings))
+    floor = fresh(step_floor, *(settings[name] for name in ("data", "preset", "device")))
+    return found | {name: floor[name] for name in ("work", "rates")}
+
+
+def preset_for(data: str, preset: str) -> TrainConfig:
+    return paper_settings(data) if preset == "paper" else best_preset(load(data))
+
+
+def step_floor(data: str, preset: str, device: str) -> Record:
+    """What a step needs, and what the machine gives a second (`benchmarks.floors`)."""
+    graph = load(data)
+    needed = work(graph, preset_for(data, preset))
+    return {"work": needed, "rates": rates(graph, needed, device)}
 
 
 def costs(*, data: str, preset: str, device: str, epochs: int | None, repeats: int) -> Record:
@@ -179,8 +212,7 @@ def costs(*, data: str, preset: str, device: str, epochs: int | None, repeats: i
     all nodes by the full network. A training of one epoch before compiles kernels. `needed` are
     the bytes of ÂX and of the training graph's Â in CSR form.
     """
-    graph = load(data)
-    config = paper_settings(data) if preset == "paper" else best_preset(graph)
+    graph, config = load(data), preset_for(data, preset)
     config = config.replace(device=device, **({} if epochs is None else {"epochs": epochs}))
     fit(graph, config.replace(epochs=1))
     runs = []
@@ -231,12 +263,15 @@ def show_costs(records: Records) -> Shown:
         device = found.get("device_bytes")
         if part.startswith("reddit-sim, paper"):
             claims += _asked(part, found)
-        times = [short(1e3 * found["step"]), *(short(found[name]) for name in _TIMES)]
+        floor = floor_seconds(found["work"], found["rates"])
+        times = [short(1e3 * found["step"]), short(1e3 * floor), short(found["step"] / floor)]
+        times += [short(found[name]) for name in _TIMES]
         memory = short((found["peak"] if device is None else device) / 1e6, 4)
         rows.append((part, *times, memory, f"{found['test_micro_f1']:.4f}"))
     head = (
-        "data, settings", "step, ms", "ÂX, s", "epoch, s", "to within 0.5 points, s",
-        "to the best, s", "to the test score, s", "predict, s", "peak, MB", "test micro-F1",
+        "data, settings", "step, ms", "floor, ms", "step / floor", "ÂX, s", "epoch, s",
+        "to within 0.5 points, s", "to the best, s", "to the test score, s", "predict, s",
+        "peak, MB", "test micro-F1",
     )  # fmt: skip
     return claims, Table(head, rows, "From a loaded graph; an epoch has its validation")
 
@@ -296,7 +331,7 @@ def show_trainings(records: Records) -> Shown:
     for data, found in records.items():
         ours, plain = found["ours"], found["plain"]
         value = ours["seconds"] / plain["seconds"]
-        claims.append(Claim(what=f"{data}: ours / plain", value=value, at_most=0.1))
+        claims.append(Claim(what=f"{data}: ours / a plain program's", value=value, at_most=0.1))
         threads = "one thread" if found["plain_threads"] == 1 else "all threads"
         rows += [
             (f"{data}: {name}", str(run["epochs"]), short(run["seconds"]),
@@ -377,7 +412,7 @@ _VARIANTS: dict[str, dict[str, Any]] = {
 
 def measure_accuracy(*, data: str, seeds: int, epochs: int | None) -> Record:
     """Test micro-F1 with the paper's preset over seeds, on the device and on the CPU."""
-    check_cuda()
+    full_batch.check_cuda()
     graph, config = load(data), paper_settings(data)
     if epochs is not None:
         config = config.replace(epochs=epochs)
@@ -393,10 +428,10 @@ def measure_accuracy(*, data: str, seeds: int, epochs: int | None) -> Record:
 def show_accuracy(records: Records) -> Shown:
     claims, rows = [], []
     for data, found in records.items():
-        here, there = (np.array(found["scores"][name]) for name in ("cpu", "cuda"))
-        error = np.hypot(*(v.std(ddof=1) / len(v) ** 0.5 for v in (here, there)))
-        apart = float(abs(here.mean() - there.mean()) / max(error, 1e-12))
-        what = f"{data}: difference of the means, in standard errors"
+        here, there = (found["scores"][name] for name in ("cpu", "cuda"))
+        error = np.hypot(standard_error(here), standard_error(there))
+        apart = float(abs(np.mean(here) - np.mean(there)) / max(error, 1e-12))
+        what = f"{data}: CUDA less CPU, in standard errors"
         claims.append(Claim(what=what, value=apart, at_most=1))
         rows += [(data, name, mean_sd(v, 4), str(len(v))) for name, v in found["scores"].items()]
     head = ("data", "", "test micro-F1", "seeds")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from benchmarks.cases import graph
-from benchmarks.pages import DASH, short
+from benchmarks.pages import DASH, short, standard_error
 from benchmarks.paper_scale import Contents, Scale
 from benchmarks.results import Measurement, Record, Results
 from fastgcn.arrays import FloatArray, IntArray
@@ -105,7 +105,7 @@ def measure_variance(scale: Scale, law: Law) -> Record:
         form: {
             "closed": closed[form],
             "measured": float(np.mean(found)),
-            "standard_error": float(np.std(found, ddof=1) / np.sqrt(len(found))),
+            "standard_error": standard_error(found),
         }
         for form, found in errors.items()
     }

@@ -50,7 +50,7 @@ _AT_A_TIME = 4
 # The share of the time that the first seed of the large ones leaves to further seeds of the others.
 _RESERVE = 0.15
 
-PEER_CODE = ("benchmarks.peers.search",)
+PEER_CODE = ("benchmarks.peers.search", "benchmarks.peers.networks")
 OUR_CODE = (*CPU_CODE, "fastgcn.train.race")
 
 

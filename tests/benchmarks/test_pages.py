@@ -15,14 +15,15 @@ from benchmarks.pages import (
     chosen,
     claims_table,
     fill_page,
+    from_records,
     measure,
-    write_report,
+    sections,
 )
 from benchmarks.processes import together
-from benchmarks.results import Measurement, Results
+from benchmarks.results import STALE, Measurement, Results, code_hash
 
 from fastgcn.errors import FormatError, InputError
-from fastgcn.report.page import Figure, Table
+from fastgcn.report.page import Figure, Section, Table
 from tests.cli_runner import run_cli
 
 Capture = pytest.CaptureFixture[str]
@@ -79,16 +80,6 @@ def test_a_page_without_a_place_is_refused(tmp_path: Path) -> None:
         assert page.read_text() == text
 
 
-def test_a_report_has_its_figures_and_tables_beside_it(tmp_path: Path) -> None:
-    results = Results(tmp_path / "r.jsonl")
-    measure([experiment("id")], results)
-    files = write_report(tmp_path / "out", [experiment("id")], results, title="T", subtitle="S")
-    names = ["report.html", "id.svg", "id-2.svg", "id.md", "id-2.md"]
-    assert [file.name for file in files] == names
-    assert (tmp_path / "out" / "id-2.svg").read_text() == "<svg>2</svg>\n"
-    assert (tmp_path / "out" / "id.md").read_text().startswith("| a\\|b |")
-
-
 def test_a_second_call_goes_on_where_the_first_was_interrupted(tmp_path: Path) -> None:
     calls = []
 
@@ -112,6 +103,50 @@ def test_experiments_are_chosen_in_their_order() -> None:
         chosen(["stpe"], both)
 
 
+def test_a_section_never_mixes_fresh_and_stale_results(tmp_path: Path) -> None:
+    code = {"of": ["fastgcn.errors"], "hash": code_hash(("fastgcn.errors",))}
+    lines: list[dict[str, Any]] = [{"key": {"k": k}, "value": {"v": k}} for k in range(3)]
+    path = tmp_path / "r.jsonl"
+
+    def shown(*fresh: int) -> Section:
+        made = [line | ({"code": code} if k in fresh else {}) for k, line in enumerate(lines)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in made))
+        (section,) = sections([values], Results(path))
+        return section
+
+    def show(results: Results) -> list[str]:
+        return [str([(results.get({"k": k}) or {}).get("v") for k in range(3)])]
+
+    values = Experiment(name="a", title="A", plan=lambda _: [], show=show)
+    mixed = shown(1)
+    assert mixed.content[0] == "[None, 1, None]"
+    assert mixed.content[-1] == "2 results of earlier code are left out: they do not mix."
+    assert not any(str(part).startswith(STALE) for part in mixed.content)
+    assert shown(0, 1, 2).content[0] == shown().content[0] == "[0, 1, 2]"
+    assert str(shown().content[-1]).startswith(STALE)
+    lines[0]["key"]["who"] = "PyG"  # another party, whose code is another
+
+    def show_both(results: Results) -> list[str]:
+        first = results.get({"k": 0, "who": "PyG"}) or {}
+        return [str([first.get("v"), *((results.get({"k": k}) or {}).get("v") for k in (1, 2))])]
+
+    values = Experiment(name="a", title="A", plan=lambda _: [], show=show_both)
+    assert shown(0).content[0] == "[0, 1, 2]"
+    assert "2 of 3" in str(shown(0).content[-1])
+    assert shown(0, 1).content[0] == "[0, 1, None]"
+
+
+def test_some_records_are_enough_where_that_is_said(tmp_path: Path) -> None:
+    plan = {
+        str(k): Measurement("", {"k": k}, lambda: {"v": 1}, ("fastgcn.errors",)) for k in (1, 2)
+    }
+    results = Results(tmp_path / "r.jsonl")
+    results.measure(plan["2"])
+    for some, shown in ((False, []), (True, ["2"])):
+        found = from_records("a", "A", plan, lambda records: [*records], some=some)
+        assert found.show(results) == shown
+
+
 def test_claims_say_whether_they_are_met() -> None:
     claims = [
         Claim(what="a", value=1.2, at_most=1.3),
@@ -128,6 +163,7 @@ def test_claims_say_whether_they_are_met() -> None:
 @pytest.mark.parametrize(
     ("command", "page"),
     [
+        (["accuracy", "--docs"], "docs/benchmarks.md"),
         (["speed", "--docs"], "docs/speed.md"),
         (["speed", "--device", "cuda", "--docs"], "docs/gpu.md"),
         (["estimators", "--docs"], "docs/estimators.md"),
@@ -136,7 +172,8 @@ def test_claims_say_whether_they_are_met() -> None:
         (["tables", "--docs"], "docs/tutorial.md"),
         (["peers", "--docs"], "docs/benchmarks.md"),
         (["loader", "--docs"], "docs/own-networks.md"),
-        (["reproduce", "--readme", "reproduction.md", "--out"], "docs/reproduction.md"),
+        (["reproduce", "--docs"], "docs/reproduction.md"),
+        (["readme", "--docs"], "README.md"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
@@ -151,6 +188,8 @@ def test_pages_are_what_is_on_file_and_say_what_is_stale(
     done = run_cli(capfd, *command, tmp_path, *results, commands=app)
     assert done.code == 0, done.err
     assert copy.read_text() == (ROOT / page).read_text(), "run `make pages`"
+    for figure in (tmp_path / "figures").glob("*.svg"):
+        assert figure.read_text() == (ROOT / "docs/figures" / figure.name).read_text(), figure.name
 
 
 @pytest.mark.parametrize("command", ["speed", "estimators"])

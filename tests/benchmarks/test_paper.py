@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from benchmarks.commands import app
 from benchmarks.convergence import RIDGE, Descent, descend, regression
-from benchmarks.pages import DASH, sections, write_report
+from benchmarks.pages import DASH, NOT_YET, fill_page, sections
 from benchmarks.paper import experiments
 from benchmarks.paper_scale import DataSet, beside, full, quick, with_seeds
 from benchmarks.results import Results
@@ -36,7 +36,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["benchmarks", "reproduce", "all", "--quick", "--results", str(folder)]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
         patch.setenv("FASTGCN_CACHE", str(folder / "cache"))
-        patch.setattr(sys, "argv", [*command, "--out", str(folder / "out")])
+        patch.setattr(sys, "argv", [*command, "--docs", str(folder / "out")])
         main(app)
     assert stop.value.code == 0
     return folder
@@ -51,7 +51,7 @@ tiny = pytest.mark.usefixtures("_tiny")
 
 
 def reproduce(capfd: Capture, results: Path, out: Path, *args: object) -> Outcome:
-    folders = ["--results", results, "--out", out]
+    folders = ["--results", results, "--docs", out]
     return run_cli(capfd, "reproduce", *args, "--quick", *folders, commands=app)
 
 
@@ -65,13 +65,16 @@ def test_the_command_measures_once_and_writes_everything(
     assert told["measured"] == 0
     assert [section["id"] for section in told["sections"]] == NAMES
     page = Path(told["files"][-1]).read_text()
-    for name in NAMES:
-        assert f'<section id="{name}"' in page
-    assert {Path(f) for f in told["files"]} == set((tmp_path / "new" / "out").iterdir())
-    for name in ("figure3.svg", "figure2-3.svg", "accuracy-vs-time-6.svg", "variance.svg"):
-        ElementTree.parse(tmp_path / "new" / "out" / name)
-    for name in ("figure3.md", "table2.md", "table3-2.md", "original-split-2.md", "total-time.md"):
-        assert (tmp_path / "new" / "out" / name).read_text().startswith("| ")
+    places = [page.index(f"<!-- {name}: begin -->") for name in NAMES]
+    assert places == sorted(places)
+    assert NAMES[0] == "negative"
+    assert NOT_YET not in page
+    figures = set((tmp_path / "new" / "out" / "figures").iterdir())
+    assert {Path(f) for f in told["files"]} == {*figures, tmp_path / "new/out/reproduction.md"}
+    for name in ("figure3", "figure2-3", "accuracy-vs-time-6", "variance"):
+        picture = tmp_path / "new" / "out" / "figures" / f"reproduction-{name}.svg"
+        assert picture in figures
+        ElementTree.parse(picture)
 
 
 def shown(scale: paper_scale.Scale, folder: Path) -> list[Section]:
@@ -93,16 +96,16 @@ def test_what_is_not_measured_is_a_dash(tmp_path: Path) -> None:
     for section in shown(full(), tmp_path):
         assert not any(isinstance(part, Figure) for part in section.content)
         tables = [part for part in section.content if isinstance(part, Table)]
-        assert any(DASH in row for table in tables for row in table.rows), section.id
-    results = Results(tmp_path / "r.jsonl")
-    write_report(tmp_path, experiments(full()), results, title="T", subtitle="S")
+        dashed = any(DASH in row for table in tables for row in table.rows)
+        assert dashed or section.content == [NOT_YET], section.id
+    fill_page(tmp_path / "new.md", experiments(full()), Results(tmp_path / "r.jsonl"))
 
 
 @tiny
 def test_progress_says_what_is_measured(capfd: Capture, tmp_path: Path) -> None:
     outcome = reproduce(capfd, tmp_path, tmp_path / "out", "datasets")
     assert "2 of 3: tiny-sim-b: statistics" in outcome.err
-    assert "report.html" in outcome.err
+    assert "reproduction.md" in outcome.err
 
 
 @tiny

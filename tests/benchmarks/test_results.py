@@ -1,16 +1,42 @@
 """Results: kept, found by settings, never measured twice, and stale when their code has changed."""
 
 import doctest
+import inspect
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
-from benchmarks.results import CPU_CODE, Measurement, Results, code_hash, significant_source
+from benchmarks.results import (
+    CPU_CODE,
+    OWN_FOLDER,
+    Measurement,
+    Results,
+    check_commit,
+    code_hash,
+    is_clean,
+    significant_source,
+)
 
-from benchmarks import cases, estimators, pages, results, speed, timing
-from fastgcn import TrainConfig
-from fastgcn.errors import DownloadError, FormatError
+import fastgcn
+from benchmarks import (
+    cases,
+    estimators,
+    floors,
+    full_batch,
+    pages,
+    paper_negative,
+    paper_samples,
+    results,
+    speed,
+    timing,
+)
+from fastgcn import TrainConfig, fit, load
+from fastgcn.errors import DownloadError, FormatError, InputError
 
 
 def measurement(key: dict[str, Any], value: float = 1.0, **options: Any) -> Measurement:
@@ -26,7 +52,21 @@ def fresh(key: dict[str, Any], **more: Any) -> str:
     return line(key, code=code, **more)
 
 
-@pytest.mark.parametrize("module", [results, timing, pages, cases, estimators, speed])
+@pytest.mark.parametrize(
+    "module",
+    [
+        results,
+        timing,
+        pages,
+        cases,
+        estimators,
+        speed,
+        floors,
+        full_batch,
+        paper_negative,
+        paper_samples,
+    ],
+)
 def test_examples(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -66,13 +106,13 @@ def test_stale_results_are_shown_as_stale_and_measured_again(tmp_path: Path) -> 
     kept = Results(path)
     for k in (1, 2, 3):
         assert kept.get({"k": k}) == {"v": 1}
-    assert "**Stale**: the code behind 2 of 3 results" in kept.notes()[1]
+    assert kept.notes()[-1].startswith("**Stale**: the code behind 2 of 3 results")
     assert [kept.lacks(measurement({"k": k})) for k in (1, 2, 3, 4)] == [True, True, False, True]
     kept.measure(measurement({"k": 1}, value=5.0))
     kept.used.clear()
     for now in (kept, Results(path)):
         assert now.get({"k": 1}) == {"v": 5.0}
-        assert len(now.notes()) == 1
+        assert not any(note.startswith("**Stale**") for note in now.notes())
     assert path.read_text().startswith(line({"k": 1}, code=old))  # the old figure stays readable
 
 
@@ -176,3 +216,90 @@ def test_data_that_cannot_be_had_is_left_out_where_it_may_be(tmp_path: Path) -> 
     assert kept.get({"k": 1}) is None
     with pytest.raises(DownloadError):
         kept.measure(Measurement("", {"k": 1}, offline))
+
+
+def test_results_of_a_dirty_commit_are_refused_and_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for commit, clean in ((None, False), ("49c4a745592e-dirty", False), ("49c4a745592e", True)):
+        monkeypatch.setattr("benchmarks.results.provenance", lambda c=commit: {"commit": c})
+        check_commit(tmp_path)  # elsewhere, anything may be kept
+        if clean:
+            check_commit(OWN_FOLDER)
+        else:
+            with pytest.raises(InputError, match="results of clean commits alone"):
+                check_commit(OWN_FOLDER)
+        (tmp_path / "r.jsonl").write_text(line({"k": 1}, where={"commit": commit}))
+        kept = Results(tmp_path / "r.jsonl")
+        kept.get({"k": 1})
+        assert any("Not of a clean commit" in note for note in kept.notes()) != clean
+
+
+def test_a_clean_tree_is_one_without_changes_in_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results and pages may change on the way: they are what is measured."""
+
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "-q")
+    for folder in ("src", "results"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a").write_text("1")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.delenv("FASTGCN_COMMIT", raising=False)
+    assert is_clean(results._commit())
+    (tmp_path / "results" / "a").write_text("2")
+    assert is_clean(results._commit())
+    (tmp_path / "src" / "new").write_text("2")
+    assert (results._commit() or "").endswith("-dirty")
+    monkeypatch.setenv("FASTGCN_COMMIT", "49c4a745592e")
+    assert results._commit() == "49c4a745592e"
+
+
+def test_notes_say_which_machine_measured_what(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    rows = [("A", {"data": "cora"}), ("B", {"experiment": "step-time", "data": "cora"})]
+    path.write_text("".join(line(key, where={"processor": who, "cores": 2}) for who, key in rows))
+    kept = Results(path)
+    for _, key in rows:
+        kept.get(key)
+    first, second, *_ = kept.notes()
+    assert first.startswith("Measured on A")
+    assert first.endswith(": training (cora).")
+    assert second.endswith(": step-time (cora).")
+
+
+@pytest.mark.parametrize("data", ["digits", "cora", "acm"])
+def test_what_a_result_does_not_depend_on_is_not_run(
+    data: str, request: pytest.FixtureRequest
+) -> None:
+    """A training calls no function of the modules that the hash of its code leaves out."""
+    if data != "digits":
+        request.getfixturevalue("real_data")
+    left_out = [name[1:].replace(".", "/") for name in CPU_CODE if name.startswith("-")]
+    called: set[str] = set()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:
+            called.add(code.co_filename)
+
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        graph = load(data, **({} if data == "digits" else {"split": "random"}))
+        fit(graph, seed=0, device="cpu", epochs=2)
+        fit(graph, fastgcn.paper_cora().replace(epochs=2, device="cpu"))
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    source = str(Path(fastgcn.__file__).parent.parent)
+    inside = {name.removeprefix(f"{source}/") for name in called if name.startswith(source)}
+    assert "fastgcn/train/loop.py" in inside
+    wrong = [f for f in inside for no in left_out if f.startswith((f"{no}/", f"{no}.py"))]
+    assert not wrong

@@ -44,8 +44,11 @@ def test_memory_is_compared_with_what_is_needed() -> None:
     assert (
         rows < speed.needed_bytes("digits") < rows + graph.indices.nbytes + graph.indptr.nbytes * 2
     )
-    record = dict.fromkeys((*speed._TIMES, "step"), 1.0)
+    record: dict[str, Any] = dict.fromkeys((*speed._TIMES, "step"), 1.0)
     record |= {"test_micro_f1": 0.9, "needed": 1e9, "peak": 2e9}
+    work = {"input_bytes": 0, "other_bytes": 0, "operations": 1, "launches": 0}
+    rates = {"input_bandwidth": 1, "other_bandwidth": 1, "peak": 4, "launch": 0}
+    record |= {"work": work, "rates": rates}
     (claim,) = claims_of(speed.show_costs, {"reddit-sim, paper": record, "cora, paper": record})
     assert (claim.value, claim.met) == (2.0, False)
     on_device = record | {"device_bytes": 3e6}
@@ -54,6 +57,7 @@ def test_memory_is_compared_with_what_is_needed() -> None:
     assert (best.met, near.met) == (True, False)
     _, table = speed.show_costs({"cora, paper": on_device})
     assert table.rows[0][-2] == "3"
+    assert table.rows[0][1:4] == ("1,000", "250", "4")  # a step, its floor, and their ratio
 
 
 def test_trainings_have_the_same_epochs() -> None:
@@ -112,7 +116,7 @@ def test_the_command_measures_once(capfd: Capture, tmp_path: Path) -> None:
     found = json.loads(outcome.out)
     assert found["measured"] == 1
     (section,) = found["sections"]
-    assert section["tables"][0]["rows"][0][0] == "digits: ours / plain"
+    assert section["tables"][0]["rows"][0][0] == "digits: ours / a plain program's"
     text = (tmp_path / "speed.md").read_text()
     assert text.count(speed.STAND_INS) == 1
     assert text.count(NOT_YET) == len(speed.cpu_experiments(speed.QUICK)) - 1

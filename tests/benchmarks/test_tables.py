@@ -20,7 +20,8 @@ def test_our_default_is_compared_with_trees(
     monkeypatch.setattr(tables, "LEAVES", (7,))
     compared, results = experiment(SMALL), Results(tmp_path / "r.jsonl")
     assert measure([compared], results) == 4
-    (table,) = compared.show(results)
+    table, claims = compared.show(results)
+    assert len(claims.rows) == 1  # type: ignore[union-attr]
     names = [row[0] for row in table.rows]  # type: ignore[union-attr]
     assert names[0] == "`import` and `train`, seed 0"
     assert len(names) == 4
