@@ -92,6 +92,18 @@ def test_a_third_layer_is_tried_where_it_may_see_more(graph: Graph, deep: str | 
     assert {each.config.layers for each in found} <= {2, 3}
 
 
+@pytest.mark.parametrize(
+    ("n_train", "first"), [(140, "without own rows"), (1_208, "with and without own rows")]
+)
+def test_few_labels_want_a_network_without_own_rows(n_train: int, first: str) -> None:
+    graph = graph_of(2_708, 10_556, 1_433, 7, n_train, 500, 49_216)
+    found = candidates(graph, device="cpu")
+    assert found[0].name == first
+    config = found[0].config
+    assert (config.skip or config.input_skip) == (n_train == 1_208)
+    assert len(found) == 4
+
+
 @pytest.mark.usefixtures("_on_gpu")
 @pytest.mark.parametrize("graph", [WORDNET, REDDIT, PRODUCTS])
 def test_large_graphs_on_a_gpu_try_it_if_a_node_has_few_neighbours(graph: Graph) -> None:

@@ -48,6 +48,9 @@ _ENOUGH_NEIGHBORS = 10
 # Sparse features that are nearly dense become dense if they take at most so many bytes.
 _DENSE_BYTES = 1 << 30
 
+# Training nodes a class below which a node's own row tells less than it lets the network memorise.
+_FEW_LABELS = 50
+
 # With so many training nodes, there is no need to race for strong regularisation on a GPU.
 _MANY_TRAINING_NODES = 20_000
 
@@ -106,7 +109,8 @@ def candidates(
     elif sampled:
         options = _sampled_options(few_neighbors=few and large)
     else:
-        options = _full_options(dense=dense, large=large, few_neighbors=few)
+        few_labels = len(graph.split.train) < _FEW_LABELS * graph.n_outputs
+        options = _full_options(dense=dense, large=large, few_neighbors=few, few_labels=few_labels)
     return [
         Candidate(name, TrainConfig(**(base | settings)).complete())
         for name, settings in options.items()
@@ -125,14 +129,19 @@ _DEEP: dict[str, Any] = {"hidden": (128, 128)}
 _DEEP_MEAN: dict[str, Any] = _MEAN | _WEAK | _DEEP
 
 
-def _full_options(*, dense: bool, large: bool, few_neighbors: bool) -> dict[str, dict[str, Any]]:
+def _full_options(
+    *, dense: bool, large: bool, few_neighbors: bool, few_labels: bool
+) -> dict[str, dict[str, Any]]:
     """What the candidates of full passes differ in, by name."""
+    scaled = {"feature_scaling": "row"}
     found = {
         "with and without own rows": _STRONG | {"pair": True, "dropout": 0.7},
         "own rows": _WEAK,
         "mean of neighbours": _MEAN,
     }
-    scaled = {"feature_scaling": "row"}
+    if few_labels:
+        plain = _STRONG | {"skip": False, "input_skip": False} | ({} if dense else scaled)
+        return {"without own rows": plain} | found
     if not dense:
         found["own rows, scaled rows"] = _STRONG | scaled
     if large and (dense or few_neighbors):
