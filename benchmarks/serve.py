@@ -6,6 +6,7 @@ Every answer is compared with the prediction that the library gives.
 """
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -228,6 +229,7 @@ def latency(case: Case, seconds: float, rate: float = 100.0) -> dict[str, Any]:
     """Single known nodes at a steady rate, one worker; the bare call before and after."""
     checker, nodes = Checker(case.expected()), fastgcn.load(case.store).n_nodes
     before = bare_calls(case)
+    gc.freeze()  # the generator's own pauses, of up to 0.2 seconds, are not the service's
     tally = Tally()
     with service(case) as (host, port, _):
         warm = Tally()

@@ -17,7 +17,10 @@ _NEEDED = (
     "numpy", "scipy", "numba", "torch", "scikit-learn", "pyarrow", "safetensors", "rich", "pooch",
     "jinja2", "vl-convert-python",
 )  # fmt: skip
-_EXTRAS = ("torch_geometric", "tensorboard", "networkx", "duckdb", "pandas", "polars", "triton")
+_EXTRAS = (
+    "torch_geometric", "tensorboard", "networkx", "duckdb", "pandas", "polars", "triton", "optuna",
+    "fastapi", "uvicorn", "prometheus-client", "onnx", "onnxruntime", "mlflow", "wandb",
+)  # fmt: skip
 _MODULES = {"scikit-learn": "sklearn", "vl-convert-python": "vl_convert"}
 
 

@@ -1,9 +1,11 @@
 """Every answer of the service equals that of the library; reload, Arrow, CSV, metrics."""
 
+import gc
 import io
 import json
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import pyarrow as pa
 import pytest
 
 import fastgcn
+from fastgcn.serve.answers import Served
 from fastgcn.serve.app import ARROW
+from fastgcn.serve.releases import Releases
 from tests.communities import communities, quick
 from tests.serve.conftest import FAST, Bank
 from tests.serve.server import Client, serving
@@ -206,6 +210,32 @@ def test_reload_drops_no_request_and_mixes_no_answers(bank: Bank) -> None:
     assert seen == {"one", "two"}
 
 
+def test_a_replaced_release_is_freed_without_the_collector(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there when a service starts is frozen, so the collector would never free it."""
+    whole, opened = Releases.open, []
+
+    def opening(self: Releases, number: int, before: Served | None = None) -> Served:
+        served = whole(self, number, before)
+        opened.append(weakref.ref(served))
+        return served
+
+    monkeypatch.setattr(Releases, "open", opening)
+    with serving(bank.runs / "one", runs=bank.runs) as client:
+        assert gc.get_freeze_count() > 10_000
+        gc.disable()
+        try:
+            assert client.post("/reload", {"run": "two"}).json()["run"] == "two"
+            until = time.monotonic() + 10  # frames of the request end after its answer
+            while opened[0]() is not None and time.monotonic() < until:
+                time.sleep(0.01)
+        finally:
+            gc.enable()
+        assert [each() is None for each in opened] == [True, False]
+    assert gc.get_freeze_count() == 0
+
+
 def test_a_log_line_is_json_without_ids_or_features(
     service: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,9 +260,10 @@ def test_a_network_that_is_not_made_of_convolutions(bank: Bank, tmp_path: Path) 
     with serving(tmp_path / "max", on_demand=True) as client:
         found = client.post("/predict", {"ids": IDS}).json()
         changed = client.post("/what-if", {"id": IDS[0], "features": {"age": 80}}).json()
-        reasons = client.get(f"/nodes/{IDS[0]}")
+        node = client.get(f"/nodes/{IDS[0]}").json()
     expected = fastgcn.predict(run, bank.graph, ids=IDS)
     np.testing.assert_allclose(probabilities(found["rows"]), expected, atol=1e-6)
     np.testing.assert_allclose(probabilities([changed["before"]]), expected[:1], atol=1e-6)
-    assert reasons.status_code == 422
-    assert reasons.json()["error"].startswith("explain is for networks of convolutions")
+    np.testing.assert_allclose(probabilities([node["prediction"]]), expected[:1], atol=1e-6)
+    assert node["explanation"] is None
+    assert node["notes"][0].startswith("There is no explanation")

@@ -80,6 +80,8 @@ def _scores(
     text = (
         f"{names[best]} has the best {score_name(first)}, {values[best]:.4f}; the runs lie "
         f"between {min(values):.4f} and {max(values):.4f}."
+        if min(values) < max(values)
+        else f"All runs have the same {score_name(first)}, {values[best]:.4f}."
     )
     if not same:
         text += " The runs are not scored on the same nodes, so their scores do not compare."

@@ -142,7 +142,10 @@ def calibration(found: Evaluated) -> Section:
     share = [float(right[place == b].mean()) for b in met]
     off = float(sum(counts[b] * abs(m - s) for b, m, s in zip(met, mean, share, strict=True)))
     off /= len(sure)
-    lean = "too sure" if sure.mean() > right.mean() else "not sure enough"
+    gap = float(sure.mean() - right.mean())
+    lean = "as sure as it is right"
+    if abs(gap) >= 0.001:
+        lean = "too sure" if gap > 0 else "not sure enough"
     svg = lines(
         [
             Series("network", mean, share),

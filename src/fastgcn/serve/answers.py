@@ -21,8 +21,9 @@ from fastgcn.infer.explain import Columns, explain, label_of, names_of_classes
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.new_nodes import predict_new, read_new_nodes
 from fastgcn.infer.predict import check_features, layers_of
-from fastgcn.infer.tables import embedding_columns, prediction_columns, rows_as_json
+from fastgcn.infer.tables import csv_bytes, embedding_columns, prediction_columns, rows_as_json
 from fastgcn.infer.what_if import what_if
+from fastgcn.model import GCN
 from fastgcn.progress import collected_notes
 from fastgcn.serve.limits import Limits, RequestError, check_count
 from fastgcn.train.run import Run
@@ -31,6 +32,10 @@ from fastgcn.train.run import Run
 _FEATURES_SHOWN = 200
 _EXAMPLES = 8
 _NUMBERS = 2_000_000  # in an answer: 40 MB of JSON
+_NO_REASONS = (
+    "There is no explanation: only networks of convolutions (aggregator = 'convolution', 'mean' or "
+    "'sum') have one."
+)
 
 
 class Served:
@@ -60,8 +65,9 @@ class Served:
             self.notes.append(f"{graph.name} is not the graph (or the split) of the training")
 
     def warm_up(self) -> None:
-        """Make what the first request would wait for: the index of ids, compiled code."""
+        """Make what the first request would wait for: the index of ids, compiled code, Arrow."""
         first = np.array([0])
+        csv_bytes({"id": ["a"]})
         positions(self.graph, [str(own_ids(self.graph, first)[0])])
         quietest = int(np.argmin(np.diff(self.graph.indptr[:10_001])))
         self.predicted([np.array([quietest])])
@@ -238,9 +244,11 @@ class Served:
             ],
             "edges": self._edges_among(shown),
         }
-        if explained:
+        if explained and isinstance(self.model, GCN):
             self.reach(np.array([node]), self.depth)
             found["explanation"] = explain(self.run, graph, found["id"], top=top).to_dict()
+        elif explained:
+            found |= {"explanation": None, "notes": [_NO_REASONS]}
         answer: dict[str, Any] = finite(found)
         return answer
 

@@ -19,7 +19,7 @@ from fastgcn.files import finite
 from fastgcn.infer.tables import csv_bytes, rows_as_json
 from fastgcn.serve import pages
 from fastgcn.serve.answers import Served
-from fastgcn.serve.guard import Guard, Measures, error_body, quiet_threads
+from fastgcn.serve.guard import Guard, Measures, error_body, undisturbed
 from fastgcn.serve.lanes import Lane
 from fastgcn.serve.limits import RequestError
 from fastgcn.serve.releases import Releases
@@ -105,23 +105,25 @@ def create_app(releases: Releases, token: str | None, threads: int = 1) -> FastA
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        served = await asyncio.to_thread(lambda: releases.open(releases.current()))
         quick, slow = (
             Lane(name, limits.queue, limits.nodes, threads, measures.together.observe)
             for name in ("quick", "slow")
         )
-        states[:] = [_State(served, quick, slow)]
-        measures.release.set(served.number)
-        log.info("ready", extra={"about": {"run": served.name, "release": served.number}})
-        follower = asyncio.create_task(_follow(releases, states[0], measures))
-        with quiet_threads():
+        # This frame lives as long as the service, so no name in it may keep a release.
+        state = _State(
+            await asyncio.to_thread(lambda: releases.open(releases.current())), quick, slow
+        )
+        states[:] = [state]
+        _say("ready", state, measures)
+        follower = asyncio.create_task(_follow(releases, state, measures))
+        with undisturbed():
             yield
-        states[0].ready = False
+        state.ready = False
         follower.cancel()
         with suppress(asyncio.CancelledError):
             await follower
-        states[0].quick.close()
-        states[0].slow.close()
+        quick.close()
+        slow.close()
         log.info("drained")
 
     app = FastAPI(
@@ -290,8 +292,14 @@ async def _open(releases: Releases, state: _State, measures: Measures, number: i
     opened = await asyncio.to_thread(releases.open, number, state.served)
     if opened.number > state.served.number:
         state.served = opened
-        measures.release.set(number)
-        log.info("reloaded", extra={"about": {"run": opened.name, "release": number}})
+        _say("reloaded", state, measures)
+
+
+def _say(event: str, state: _State, measures: Measures) -> None:
+    """Measure and log which release answers from now on."""
+    served = state.served
+    measures.release.set(served.number)
+    log.info(event, extra={"about": {"run": served.name, "release": served.number}})
 
 
 async def _follow(releases: Releases, state: _State, measures: Measures) -> None:

@@ -132,7 +132,8 @@ async function explain(path, id) {
   $('why').replaceChildren(make('p', { class: 'hint' }, 'Computing…'));
   let parts;
   try {
-    const found = (await get(`${path}?neighbors=0&top=8`)).explanation;
+    const { explanation: found, notes } = await get(`${path}?neighbors=0&top=8`);
+    if (!found) throw new Error(notes.join(' '));
     const score = model.classes ? `log-odds of ${found.target}` : 'number';
     parts = [
       make('p', { class: 'hint' }, `What adds to (+) or takes from (−) the ${score}.`),
