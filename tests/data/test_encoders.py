@@ -14,7 +14,13 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from fastgcn.arrays import AnyArray
 from fastgcn.data.store import open_store
 from fastgcn.data.tables import fitting, import_tables
-from fastgcn.data.tables.encoders import Encoders, bucket, places_of_words, word_counts
+from fastgcn.data.tables.encoders import (
+    Encoders,
+    bucket,
+    places_of_words,
+    shown_value,
+    word_counts,
+)
 from fastgcn.data.tables.fitting import HASHED_WORDS, MOST_CATEGORIES, WORDS
 from fastgcn.errors import FormatError, InputError
 from fastgcn.graph.graph import Graph
@@ -212,6 +218,14 @@ def test_rare_words_are_forgotten_and_long_ones_are_hashed(monkeypatch: pytest.M
     assert all(len(word) <= 64 for word in spec["words"])
     assert len(spec["idf"]) == len(spec["words"]) + HASHED_WORDS
     assert min(spec["idf"]) >= 1
+
+
+def test_words_of_a_node_are_shown() -> None:
+    spec = {"kind": "vocabulary", "missing": True, "words": ["rent", "late"], "idf": [1, 1, 1]}
+    shown = [([0.1, 0.9, 0, 0], "late, rent"), ([0.5, 0, 0.5, 0], "rent and others"),
+             ([0, 0, 1, 0], "others"), ([0, 0, 0, 1], "missing"), ([0, 0, 0, 0], "")]  # fmt: skip
+    for values, text in shown:
+        assert shown_value(spec, np.array(values)) == text
 
 
 def test_text_of_earlier_stores_is_hashed() -> None:

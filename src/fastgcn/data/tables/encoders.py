@@ -155,7 +155,17 @@ def shown_value(spec: Spec, values: FloatArray) -> Any:
     if kind == "date":
         seconds = spec["mean"] + spec["deviation"] * float(values[0])
         return str(np.datetime64(round(seconds / _DAY), "D"))
+    if kind == "vocabulary":
+        return _shown_words(spec["words"], values)
     return f"{np.count_nonzero(values)} of {len(values)} numbers are not zero"
+
+
+def _shown_words(words: Sequence[str], values: FloatArray) -> str:
+    """The words of a text that have a feature of their own, the most telling first."""
+    order = np.argsort(-values, kind="stable")[: np.count_nonzero(values)].tolist()
+    own = [words[place] for place in order if place < len(words)]
+    others = len(order) - len(own)
+    return ", ".join(own) + (" and others" if own and others else "others" * bool(others))
 
 
 def _raw_number(spec: Spec, value: float) -> float:
