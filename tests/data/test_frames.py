@@ -107,8 +107,8 @@ def test_features_and_labels_of_npy_files(tmp_path: Path, labels: Any, task: str
         named = {"label": str(tmp_path / "labels.npy")}
     graph = Graph.from_tables(tmp_path / "rows.npy", edges, **named)
     np.testing.assert_array_equal(graph.features, rows)
-    if labels is None:
-        assert graph.labels is None
+    if graph.labels is None:
+        assert labels is None
     else:
         assert graph.task == task
         np.testing.assert_allclose(graph.labels, labels, rtol=1e-6)

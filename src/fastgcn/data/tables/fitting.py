@@ -275,7 +275,7 @@ class Words:
         short = [each for each in ranked if len(each[0]) <= _LONGEST_WORD]
         few = len(ranked) <= WORDS and len(short) == len(ranked)
         chosen = short if few else short[: WORDS - HASHED_WORDS]
-        counts = [count for _, count in chosen]
+        counts = [float(count) for _, count in chosen]
         if not few:
             others = self._hashed.copy()
             for word, count in chosen:
