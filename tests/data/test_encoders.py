@@ -339,6 +339,9 @@ def test_encoders_are_kept_in_the_store(tmp_path: Path) -> None:
         {"missing": "no"},
         {"column": None},
         {"kind": "number"},
+        {"kind": "vocabulary", "idf": [1.0], "words": ["a", "b"]},
+        {"kind": "vocabulary", "idf": [1.0, 1.0], "words": ["a", "a"]},
+        {"kind": "vocabulary", "idf": [], "words": []},
     ],
 )
 def test_damaged_encoders_are_refused(tmp_path: Path, damage: dict[str, Any]) -> None:

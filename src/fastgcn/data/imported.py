@@ -71,8 +71,10 @@ def _encoder(value: Any, field: str) -> None:
     if value["kind"] not in KINDS:
         raise refuse(f"{field}.kind", f"one of {', '.join(KINDS)}", value["kind"])
     record(KINDS[value["kind"]])(value, field)
-    if value["kind"] == "vocabulary" and not len(set(value["words"])) <= len(value["idf"]):
-        raise refuse(f"{field}.words", "no more words than there are features", value["words"])
+    if value["kind"] == "vocabulary":
+        words = value["words"]
+        if len(words) > len(value["idf"]) or len(set(words)) < len(words):
+            raise refuse(f"{field}.words", "distinct words, no more than features", words)
     if value["kind"] == "number" and value["scale"] == "quantile":
         points = value["quantiles"]
         if len(points) < 2 or any(b < a for a, b in pairwise(points)):

@@ -27,8 +27,8 @@ _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 # Numbers of a Parquet file that are in memory together.
 _TOGETHER = 1 << 20
 
-# That encode; one thread reads for all of them.
-_MOST_WORKERS = 4
+# Threads that encode; one thread reads for all of them. Few rows take less time than a thread.
+_MOST_WORKERS, _FEW_ROWS = 4, 1000
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -349,9 +349,14 @@ def encode_rows(rows: _Rows, encoders: Encoders, out: AnyArray) -> None:
         return seen
 
     workers = min(usable_cores(), _MOST_WORKERS)
-    with closing(rows.batches()) as batches, ThreadPoolExecutor(workers) as pool:
-        for seen in in_order(pool, encode, batches, workers):
-            encoders.seen.add(seen)
+    with closing(rows.batches()) as batches:
+        if len(out) <= _FEW_ROWS:
+            found = [*map(encode, batches)]
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                found = [*in_order(pool, encode, batches, workers)]
+    for seen in found:
+        encoders.seen.add(seen)
 
 
 def encode_known(
