@@ -55,7 +55,7 @@ SAID = [
     "numbers with long tails, as quantiles",
     "categories with many values, hashed",
     "dates, as time, month, weekday and hour: 'signed_up', 'last_seen'",
-    "text, as tf-idf of words hashed to 128 features: 'note'",
+    "text, as tf-idf of words, the commonest with a feature each: 'note'",
     "means, scales, categories and words are those of the training nodes",
     "the feature 'degree' is the logarithm",
 ]

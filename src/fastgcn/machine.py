@@ -12,6 +12,7 @@ from typing import cast
 import torch
 from threadpoolctl import ThreadpoolController
 
+from fastgcn.ahead import usable_cores
 from fastgcn.arrays import IntArray
 from fastgcn.errors import InputError
 
@@ -53,8 +54,7 @@ def memory_of_device() -> Iterator[None]:
 @contextmanager
 def thread_count(threads: int) -> Iterator[None]:
     """Run torch and numpy's BLAS on `threads` threads; 0 means all that this process may use."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    with _threads(threads or allowed or 1):
+    with _threads(threads or usable_cores()):
         yield
 
 

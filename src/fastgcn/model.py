@@ -463,8 +463,12 @@ def start_from(model: nn.Module | None, config: TrainConfig, graph: Graph) -> Ne
         for each in (model, new)
     )
     if given != wanted:
+        names = [name for name in {**given, **wanted} if given.get(name) != wanted.get(name)]
+        name = names[0]
         raise InputError(
-            f"the model does not fit the graph and the settings: it has {given}, they need {wanted}"
+            f"the model does not fit the graph and the settings: its {name} has the shape "
+            f"{given.get(name)}, and they need {wanted.get(name)}"
+            + (f" ({len(names) - 1} more differ)" if len(names) > 1 else "")
         )
     copied = copy.deepcopy(model)
     copied.decision = Decision()  # that of the model is for its own weights

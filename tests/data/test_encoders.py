@@ -13,9 +13,15 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from fastgcn.arrays import AnyArray
 from fastgcn.data.store import open_store
-from fastgcn.data.tables import import_tables
-from fastgcn.data.tables.encoders import Encoders, word_counts
-from fastgcn.data.tables.fitting import MOST_CATEGORIES, WORDS
+from fastgcn.data.tables import fitting, import_tables
+from fastgcn.data.tables.encoders import (
+    Encoders,
+    bucket,
+    places_of_words,
+    shown_value,
+    word_counts,
+)
+from fastgcn.data.tables.fitting import HASHED_WORDS, MOST_CATEGORIES, WORDS
 from fastgcn.errors import FormatError, InputError
 from fastgcn.graph.graph import Graph
 from tests.tables import read, read_csv, write
@@ -168,14 +174,67 @@ def test_times_have_hours_and_text_can_be_a_date(tmp_path: Path) -> None:
 def test_text_is_tf_idf(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     words = np.array(["the", "cat", "sat", "on", "a", "mat", "with", "Émile"])
-    texts = [" ".join(rng.choice(words, 5)) + f" {i}" for i in range(N)]
+    texts = [" ".join(rng.choice(words, 5)) + f" {i} {N + i}" for i in range(N)]
     graph, found = features(tmp_path, {"note": texts})
     assert "text, as tf-idf" in notes(graph)
-    document, place, count = word_counts(pa.array(texts), WORDS)
+    assert graph.imported is not None
+    (spec,) = graph.imported["encoders"]
+    own = sorted(word.lower() for word in words)
+    assert sorted(spec["words"][: len(own)]) == own  # the commonest; numbers occur once
+    assert len(spec["words"]) == WORDS - HASHED_WORDS
+    assert graph.feature_names is not None
+    assert graph.feature_names[0] == f"note:{spec['words'][0]}"
+    assert graph.feature_names[-1] == f"note#{HASHED_WORDS - 1}"
+    text, place, count = word_counts(pa.array(texts), places_of_words(spec["words"], WORDS))
     counts = np.zeros((N, WORDS))
-    counts[document, place] = count
+    counts[text, place] = count
     expected = TfidfTransformer().fit(counts[:100]).transform(counts).toarray()
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_text_of_few_words_has_a_feature_for_each(tmp_path: Path) -> None:
+    texts = [f"pays the {'rent' if i % 2 else 'food'} {'late' * (i % 3 == 0)}" for i in range(N)]
+    new = ["pays games", "", "the late late food"]
+    graph, _ = features(tmp_path, {"note": texts}, text=["note"])
+    assert graph.feature_names == ("note:pays", "note:the", "note:food", "note:rent", "note:late")
+    assert graph.imported is not None
+    encoders = Encoders(graph.imported["encoders"])
+    rows = encoders.encode({"note": pa.array(new)}, len(new))
+    np.testing.assert_array_equal(rows[0], [1, 0, 0, 0, 0])  # "games" is no word of training
+    np.testing.assert_array_equal(rows[1], 0)
+    idf = np.array(graph.imported["encoders"][0]["idf"])
+    expected = np.array([0, 1, 1, 0, 2]) * idf
+    np.testing.assert_allclose(rows[2], expected / np.linalg.norm(expected), rtol=1e-6)
+
+
+def test_rare_words_are_forgotten_and_long_ones_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "_REMEMBERED_WORDS", 20)
+    words = fitting.Words("note", "text")
+    for start in range(0, 300, 10):
+        words.add(pa.array([f"common often {'x' * 100} rare{start + i}" for i in range(10)]))
+    spec, _ = words.spec()
+    assert spec is not None
+    assert spec["words"][:2] == ["common", "often"]
+    assert all(len(word) <= 64 for word in spec["words"])
+    assert len(spec["idf"]) == len(spec["words"]) + HASHED_WORDS
+    assert min(spec["idf"]) >= 1
+
+
+def test_words_of_a_node_are_shown() -> None:
+    spec = {"kind": "vocabulary", "missing": True, "words": ["rent", "late"], "idf": [1, 1, 1]}
+    shown = [([0.1, 0.9, 0, 0], "late, rent"), ([0.5, 0, 0.5, 0], "rent and others"),
+             ([0, 0, 1, 0], "others"), ([0, 0, 0, 1], "missing"), ([0, 0, 0, 0], "")]  # fmt: skip
+    for values, text in shown:
+        assert shown_value(spec, np.array(values)) == text
+
+
+def test_text_of_earlier_stores_is_hashed() -> None:
+    spec = {"column": "note", "kind": "text", "missing": True, "idf": [1.0] * 8}
+    found = Encoders([spec]).encode({"note": pa.array(["one two two", None])}, 2)
+    expected = np.zeros(9)
+    expected[bucket("one", 8)], expected[bucket("two", 8)] = 1, 2
+    np.testing.assert_allclose(found[0], expected / np.sqrt(5), rtol=1e-6)
+    np.testing.assert_array_equal(found[1], [0] * 8 + [1])
 
 
 def test_columns_that_say_nothing(tmp_path: Path) -> None:
@@ -280,6 +339,9 @@ def test_encoders_are_kept_in_the_store(tmp_path: Path) -> None:
         {"missing": "no"},
         {"column": None},
         {"kind": "number"},
+        {"kind": "vocabulary", "idf": [1.0], "words": ["a", "b"]},
+        {"kind": "vocabulary", "idf": [1.0, 1.0], "words": ["a", "a"]},
+        {"kind": "vocabulary", "idf": [], "words": []},
     ],
 )
 def test_damaged_encoders_are_refused(tmp_path: Path, damage: dict[str, Any]) -> None:
@@ -296,8 +358,9 @@ def test_damaged_encoders_are_refused(tmp_path: Path, damage: dict[str, Any]) ->
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_words_of_ascii_are_those_of_any_text(kind: pa.DataType) -> None:
     texts = ["Pay, PAY and_pay!", "  ", "", "a1 b2\t\nC-3", "x" * 50, "'quoted' \x7f 12.5"]
-    plain = word_counts(pa.array(texts, kind).slice(1), 64)
+    places = places_of_words([], 64)
+    plain = word_counts(pa.array(texts, kind).slice(1), places)
     # One more text that is not ASCII: all go the other way.
-    mixed = word_counts(pa.array([*texts[1:], "é"], kind), 64)
+    mixed = word_counts(pa.array([*texts[1:], "é"], kind), places)
     for one, other in zip(plain, mixed, strict=True):
         assert one.tolist() == other.tolist()[: len(one)]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fastgcn import Graph, fingerprint
-from fastgcn.errors import InputError
+from fastgcn.errors import InputError, MissingFileError
 from tests.tables import read
 
 duckdb = pytest.importorskip("duckdb")
@@ -88,3 +88,38 @@ def test_categories_keep_their_codes_apart() -> None:
 def test_things_that_are_no_tables(wrong: Any) -> None:
     with pytest.raises(InputError, match="the node table must be a file, a data frame"):
         Graph.from_tables(wrong, pa.table(EDGES))
+
+
+@pytest.mark.parametrize(
+    ("labels", "task"),
+    [([0, 1, -1, 1] * 10, "classification"), (np.linspace(0, 1, 40), "regression"), (None, None)],
+)
+def test_features_and_labels_of_npy_files(tmp_path: Path, labels: Any, task: str | None) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    edges = pa.table({"source": range(39), "target": range(1, 40)})
+    named = {}
+    if labels is not None:
+        labels = np.array(labels)
+        if labels.dtype.kind == "f":
+            labels[3] = np.nan
+        np.save(tmp_path / "labels.npy", labels)
+        named = {"label": str(tmp_path / "labels.npy")}
+    graph = Graph.from_tables(tmp_path / "rows.npy", edges, **named)
+    np.testing.assert_array_equal(graph.features, rows)
+    if graph.labels is None:
+        assert labels is None
+    else:
+        assert graph.task == task
+        np.testing.assert_allclose(graph.labels, labels, rtol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [np.zeros(39), np.zeros((40, 2)), np.array(["a"] * 40)])
+def test_labels_of_another_shape_are_refused(tmp_path: Path, labels: Any) -> None:
+    np.save(tmp_path / "rows.npy", np.ones((40, 3)))
+    np.save(tmp_path / "labels.npy", labels)
+    edges = pa.table({"source": range(39), "target": range(1, 40)})
+    with pytest.raises(InputError, match="must hold 40 integers or numbers, a label for each node"):
+        Graph.from_tables(tmp_path / "rows.npy", edges, label=str(tmp_path / "labels.npy"))
+    with pytest.raises(MissingFileError, match="there is no file nope"):
+        Graph.from_tables(tmp_path / "rows.npy", edges, label="nope.npy")

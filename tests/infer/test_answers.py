@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from fastgcn import FastGCNClassifier, Graph, Run, fit, predict, predict_new, save
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import positions
-from fastgcn.graph.ids import TextIds, find_ids
+from fastgcn.graph.ids import TextIds, find_ids, written_otherwise
 from tests.cli_runner import run_cli
 from tests.communities import communities
 
@@ -137,6 +138,28 @@ def test_ids_are_found_by_an_index(kind: str) -> None:
         if kind == "counted":
             expected[len(asked) + 2] = 7  # "007"
         assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("ids", "unknown", "said"),
+    [
+        (["0027", "b"], 27, "'0027' is known, and not '27'"),
+        (np.array([27, 5]), "0027", "'27' is known, and not '0027'"),
+        (["27"], "27.0", "'27' is known"),
+        (["ab"], " AB ", "'ab' is known"),
+        (["0"], "000", "'0' is known"),
+        (["0027"], "28", ""),
+    ],
+)
+def test_ids_that_are_written_in_another_way(ids: Any, unknown: Any, said: str) -> None:
+    found = written_otherwise(ids, len(ids), unknown)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+def test_nodes_by_text_are_told_of_ids(run: Run) -> None:
+    with pytest.raises(InputError, match=r"give your own ids as ids=\[...\]"):
+        predict(run, some_unlabelled(), ["node 3"])
 
 
 def test_equal_ids_of_two_graphs_are_not_mixed_up() -> None:

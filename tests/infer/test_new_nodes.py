@@ -100,6 +100,25 @@ def test_own_ids_of_old_and_new_nodes() -> None:
     np.testing.assert_array_equal(by_own, by_number)
 
 
+def test_a_new_edge_without_a_weight_is_named_or_gets_the_default() -> None:
+    graph = Graph.from_edges(
+        [0, 1], [1, 2], weights=[2.0, 3.0], features=np.eye(3), node_ids=list("abc")
+    )
+    new: dict[str, Any] = {
+        "features": [[1.0, 2.0, 3.0]],
+        "source": ["x", "b"],
+        "target": ["a", "x"],
+        "weights": [5.0, np.nan],
+        "node_ids": ["x"],
+    }
+    model = GCN([3, 2])
+    with pytest.raises(InputError, match="edge 'b' → 'x' has no weight, as 1 of 2 new edges"):
+        predict_new(model, graph, **new)
+    filled = predict_new(model, graph, **new, default_weight=4.0)
+    expected = predict_new(model, graph, **{**new, "weights": [5.0, 4.0]})
+    np.testing.assert_array_equal(filled, expected)
+
+
 def test_features_in_another_order_are_refused() -> None:
     run = fit(communities(feature_names=list("abcdef")), quick(epochs=1))
     new: dict[str, Any] = {"features": np.zeros((1, 6)), "source": [60], "target": [0]}
@@ -113,6 +132,7 @@ def test_features_in_another_order_are_refused() -> None:
     [
         ({"source": ["a"], "target": ["b"]}, "node 'a' and node 'b', which are both old"),
         ({"source": ["x"], "target": ["q"]}, "name 'q', which is neither a new node"),
+        ({"source": ["x"], "target": ["B"]}, "'b' is known, and not 'B': write ids alike"),
         ({"features": [[1.0, 2.0]]}, "trained on 3 features, the new nodes have 2"),
         ({"features": [[1.0, 2.0, np.nan]]}, "features must be finite"),
         ({"weights": [2.0]}, "new edges have weights but graph has none"),

@@ -140,6 +140,15 @@ def test_confusions_are_those_of_the_predictions(
     assert frame.to_numpy().sum() == len(nodes)
 
 
+def test_confusions_load_the_graph_again(tmp_path: Path, graph: fastgcn.Graph) -> None:
+    fastgcn.save(graph, tmp_path / "store")
+    loaded = fastgcn.load(tmp_path / "store")
+    run = fastgcn.fit(loaded, **FAST)
+    assert run.confusion().equals(run.confusion(loaded, "test"))
+    with pytest.raises(InputError, match="this run was trained on a graph made in memory"):
+        fastgcn.fit(graph, **FAST).confusion()
+
+
 def test_confusions_that_do_not_exist_are_refused(graph: fastgcn.Graph, run: fastgcn.Run) -> None:
     with pytest.raises(InputError, match="one of train, val, test, got 'tset'; did you mean"):
         run.confusion(graph, "tset")

@@ -1,13 +1,10 @@
 """Minibatches: training nodes, their blocks, input rows and labels, prepared ahead of the step."""
 
-import threading
-import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from queue import SimpleQueue
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,62 +18,6 @@ from fastgcn.model import GCN, GraphConvolution
 from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup, Sampler
 from fastgcn.sampling.layer import LayerSampler
-
-T = TypeVar("T")
-
-# Passing an item to another thread costs about 20 µs. Items that are made quickly are passed
-# together, as many as are made in this time; slow ones, which may be large, are passed one by one.
-_CHUNK_SECONDS = 4e-3
-_CHUNKS = 3  # chunks that are made and not yet taken
-
-
-def ahead(items: Iterable[T]) -> Generator[T]:
-    """The same items in the same order, made in advance by another thread.
-
-    An exception in the thread is raised here in place of its item. Closing this iterator stops
-    the thread.
-
-    >>> list(ahead(range(5)))
-    [0, 1, 2, 3, 4]
-    """
-    chunks: SimpleQueue[tuple[list[T], BaseException | None, bool]] = SimpleQueue()
-    room = threading.Semaphore(_CHUNKS)
-    stopped = threading.Event()
-
-    def make() -> None:
-        chunk: list[T] = []
-        try:
-            room.acquire()
-            began = time.perf_counter()
-            for item in items:
-                if stopped.is_set():
-                    return
-                chunk.append(item)
-                if time.perf_counter() - began >= _CHUNK_SECONDS:
-                    chunks.put((chunk, None, False))
-                    chunk = []
-                    room.acquire()
-                    began = time.perf_counter()
-            chunks.put((chunk, None, True))
-        except BaseException as error:  # raised again in the thread that waits
-            chunks.put((chunk, error, True))
-
-    maker = threading.Thread(target=make, name="fastgcn-ahead", daemon=True)
-    try:
-        maker.start()
-        last = False
-        while not last:
-            chunk, error, last = chunks.get()
-            room.release()
-            yield from chunk
-            if error is not None:
-                raise error
-    finally:
-        stopped.set()
-        room.release()
-        if maker.ident is not None:
-            maker.join()
-
 
 # For an epoch of at most this many batches, starting another thread and waiting for it costs more
 # time than it saves. If the sampler can, it draws all of them in one call.

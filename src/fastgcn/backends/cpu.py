@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fastgcn.ahead import ahead
 from fastgcn.backends.base import EpochResult, Learner, LearnerBackend, Part, Scorer, with_prefix
-from fastgcn.backends.batches import Minibatches, ahead
+from fastgcn.backends.batches import Minibatches
 from fastgcn.backends.data import SharedData, TrainingData, make_loss, prepare
 from fastgcn.backends.direct import make_step
 from fastgcn.backends.evaluator import Evaluator, Sizes, validation_interval

@@ -12,15 +12,14 @@ itself, so it does not end up without any.
 """
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from fastgcn.ahead import in_order, usable_cores
 from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.data.generate_config import (
     PRESETS,
@@ -206,9 +205,6 @@ _BLOCK = 1 << 20
 _NODE_BYTES = 200  # of a node, beside its edges and features
 _LEAST_MEMORY = 1 << 24
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
 
 def generate(
     config: GenerateConfig,
@@ -239,7 +235,7 @@ def generate(
         f"generating {config.nodes:,} nodes of {config.features:,} features",
         "use fewer nodes, classes or features",
     )
-    workers = threads or os.cpu_count() or 1
+    workers = threads or usable_cores()
     with StoreWriter(out, force=force) as writer:
         labels = _write_labels(writer, config)
         _write_split(writer, config)
@@ -304,7 +300,7 @@ def _write_features(
         return len(rows)
 
     with progress("Drawing features", config.nodes, "nodes") as advance:
-        for done in _in_order(pool, fill, range(-(-config.nodes // step)), workers):
+        for done in in_order(pool, fill, range(-(-config.nodes // step)), workers):
             advance(done)
 
 
@@ -332,7 +328,7 @@ def _write_edges(
             rows_inside(config, degrees, community, silent, inside),
             rows_between(config, degrees, community, between),
         ):
-            for source, target in _in_order(pool, rows.draw, rows.batches(batch), workers):
+            for source, target in in_order(pool, rows.draw, rows.batches(batch), workers):
                 sorter.add(source, target, None)
                 advance(len(source))
     cleaned = sorter.finish()
@@ -360,16 +356,3 @@ def _silent_nodes(config: GenerateConfig, community: IntArray) -> BoolArray | No
     for end, size, count in zip(np.cumsum(sizes), sizes, silent_sizes(config), strict=True):
         chosen[order[end - size : end - size + count]] = True
     return chosen
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[Task], Result], tasks: Iterable[Task], ahead: int
-) -> Iterator[Result]:
-    """As `pool.map`, but at most `ahead` results wait, which bounds the memory."""
-    waiting: deque[Future[Result]] = deque()
-    for task in tasks:
-        waiting.append(pool.submit(work, task))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

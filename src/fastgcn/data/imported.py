@@ -60,6 +60,7 @@ KINDS: dict[str, dict[str, Check]] = {
     "category": {"values": list_of(text())},
     "hashed": {"width": _WIDTH},
     "date": {**_NUMBERS, "hours": boolean, "format": optional(text(100))},
+    "vocabulary": {"idf": list_of(_finite, shortest=1), "words": list_of(text())},
     "text": {"idf": list_of(_finite, shortest=1)},
     "vector": {"width": _WIDTH},
 }
@@ -70,6 +71,10 @@ def _encoder(value: Any, field: str) -> None:
     if value["kind"] not in KINDS:
         raise refuse(f"{field}.kind", f"one of {', '.join(KINDS)}", value["kind"])
     record(KINDS[value["kind"]])(value, field)
+    if value["kind"] == "vocabulary":
+        words = value["words"]
+        if len(words) > len(value["idf"]) or len(set(words)) < len(words):
+            raise refuse(f"{field}.words", "distinct words, no more than features", words)
     if value["kind"] == "number" and value["scale"] == "quantile":
         points = value["quantiles"]
         if len(points) < 2 or any(b < a for a, b in pairwise(points)):

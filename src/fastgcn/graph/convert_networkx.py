@@ -101,7 +101,8 @@ def _attributes(graph: "networkx.Graph", attribute: str) -> list[Any]:
         if value is None:
             raise InputError(
                 f"every node needs the attribute {attribute!r} for its features, but node "
-                f"{key!r} lacks it; name another with features=..., or pass features=None"
+                f"{key!r} lacks it; name another with features=..., or pass features=None; "
+                "fastgcn.structural_features makes some of the edges"
             )
     return values
 

@@ -16,7 +16,7 @@ from fastgcn.graph import checks, convert, convert_networkx, labels
 from fastgcn.graph.checks import Split
 from fastgcn.graph.csr import CSR, Cleaning, clean_csr, csr_from_edges, is_symmetric
 from fastgcn.graph.edges import induced_csr
-from fastgcn.graph.ids import find_ids
+from fastgcn.graph.ids import find_ids, written_otherwise
 from fastgcn.graph.labels import Labels, Task
 from fastgcn.text import unguard
 
@@ -343,6 +343,7 @@ def positions(graph: Graph, words: Sequence[str]) -> IntArray:
         raise InputError(
             f"{graph.name} has no node {unknown[0]!r} "
             f"({len(unknown):,} unknown ids of {len(words):,})"
+            f"{written_otherwise(graph.node_ids, graph.n_nodes, unknown[0])}"
         )
     return np.array([found[word] for word in words], dtype=np.int64)
 

@@ -85,6 +85,21 @@ def find_ids(ids: Sequence[Any] | None, n: int, words: Sequence[str]) -> IntArra
     return entry[1](words)
 
 
+def written_otherwise(ids: Sequence[Any] | None, n: int, unknown: Any) -> str:
+    """A sentence if `unknown` is written in another way among the ids: 27 and 0027, a and A.
+
+    >>> written_otherwise(["0027", "b"], 2, 27)
+    "; '0027' is known, and not '27': write ids alike"
+    """
+    word = str(unknown)
+    plain = word.strip().removesuffix(".0")
+    bare = plain.lstrip("0") or "0"
+    ways = [plain, plain.lower(), plain.upper(), *(bare.zfill(width) for width in range(1, 20))]
+    found = find_ids(ids, n, ways)
+    known = [way for way, place in zip(ways, found.tolist(), strict=True) if place >= 0]
+    return f"; {known[0]!r} is known, and not {word!r}: write ids alike" if known else ""
+
+
 def _index(ids: Sequence[Any]) -> _Find:
     if isinstance(ids, TextIds):
         return _text_index(ids)

@@ -19,6 +19,7 @@ from fastgcn.graph.adjacency import NormalizedRows
 from fastgcn.graph.csr import csr_from_edges
 from fastgcn.graph.edges import EnlargedEdges, NewNodes
 from fastgcn.graph.graph import Graph, old_positions
+from fastgcn.graph.ids import written_otherwise
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, layers_of, model_of
 from fastgcn.infer.tables import data_frame, prediction_columns
@@ -134,6 +135,7 @@ def _rows(
     """The finished rows H^(layers) of new nodes."""
     new = given.arrays(run_or_model, graph)
     source, target = new["source"], new["target"]
+    weights = with_default(graph, new["weights"], default_weight, source, target)
     model = model_of(run_or_model)
     k = checks.row_count(new["features"])
     rows = checks.features(new["features"], k)
@@ -144,7 +146,6 @@ def _rows(
     if ids is not None:
         _check_new(graph, ids)
         source, target = (_positions(graph, ids, ends) for ends in (source, target))
-    weights = with_default(graph, new["weights"], default_weight, source)
     joined = join(graph, k, source, target, weights)
     found = full_forward(
         model,
@@ -171,7 +172,9 @@ def read_new_nodes(run_or_model: "Run | Network", graph: Graph, nodes: Any, edge
     return read(nodes, edges, graph, imported)
 
 
-def with_default(graph: Graph, weights: Any, default: float | None, source: Any) -> Any:
+def with_default(
+    graph: Graph, weights: Any, default: float | None, source: Any, target: Any
+) -> Any:
     """The weights of new edges, with the default where there are none."""
     checks.check_default_weight(default)
     if graph.weights is None or (weights is None and not np.size(source)):
@@ -183,10 +186,16 @@ def with_default(graph: Graph, weights: Any, default: float | None, source: Any)
         )
     if weights is None:
         return np.full(np.size(source), default, np.float32)
-    if default is not None:
-        values = np.asarray(weights, np.float32)
-        return np.where(np.isnan(values), np.float32(default), values)
-    return weights
+    values = np.asarray(weights)
+    gaps = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+    if default is None and gaps.any() and len(gaps) == np.size(source) == np.size(target):
+        at = int(np.argmax(gaps))
+        raise InputError(
+            f"the new edge {source[at]!r} → {target[at]!r} has no weight, as "
+            f"{np.count_nonzero(gaps):,} of {len(gaps):,} new edges; --default-weight 1 fills them "
+            "in (default_weight=1 in Python)"
+        )
+    return weights if default is None else np.where(gaps, np.float32(default), weights)
 
 
 def join(graph: Graph, k: int, source: Any, target: Any, weights: Any = None) -> NewNodes:
@@ -234,5 +243,6 @@ def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:
         raise InputError(
             f"the new edges name {unknown[0]!r}, which is neither a new node nor a node of "
             f"{graph.name} ({len(unknown):,} such ids)"
+            f"{written_otherwise(graph.node_ids, graph.n_nodes, unknown[0])}"
         )
     return np.array([places[str(end)] for end in ends], dtype=np.int64)

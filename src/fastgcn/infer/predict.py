@@ -136,6 +136,8 @@ def _asked(graph: "Graph | Shard", nodes: Any, ids: Sequence[Any] | None) -> Any
         if nodes in UNLABELLED and isinstance(graph, Graph):
             return parse_nodes(graph, nodes)
         return _part(graph, nodes)
+    if isinstance(nodes, list | tuple | np.ndarray) and np.asarray(nodes).dtype.kind == "U":
+        raise InputError("nodes must be numbers 0, 1, ...; give your own ids as ids=[...]")
     return nodes
 
 

@@ -117,7 +117,7 @@ def _encoded(spec: Mapping[str, Any], value: Any) -> FloatArray:
     name = spec["column"]
     if spec["kind"] == "number" and value is not None:
         value = _number(name, value)
-    elif spec["kind"] in ("category", "hashed", "text") and value is not None:
+    elif spec["kind"] in ("category", "hashed", "vocabulary", "text") and value is not None:
         value = str(value)
     try:
         column = pyarrow.array([value])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fastgcn.aggregators import AggregatorNetwork
 from fastgcn.backends.base import Checkpoint, with_prefix
 from fastgcn.config import TrainConfig
+from fastgcn.data.load import load_again
 from fastgcn.data.manifest import checksum
 from fastgcn.errors import FormatError, InputError, MissingFileError
 from fastgcn.files import dumps, open_regular, parse_json, with_nan
@@ -131,10 +132,15 @@ class Run:
 
         return fastgcn.plot(self)
 
-    def confusion(self, graph: "Graph", part: str = "test") -> "pandas.DataFrame":
-        """How many nodes of each class are predicted as each class (`fastgcn.confusion`)."""
+    def confusion(self, graph: "Graph | None" = None, part: str = "test") -> "pandas.DataFrame":
+        """How many nodes of each class are predicted as each class (`fastgcn.confusion`).
+
+        Without a graph, the one that the run was trained on is loaded again.
+        """
         import fastgcn  # predictions are made above this module
 
+        if graph is None:
+            graph = load_again(self.source, "this run" if self.path is None else self.path)
         return fastgcn.confusion(self, graph, part)
 
     def explain(self, graph: "Graph", node: Any, **options: Any) -> "Explanation":

@@ -43,7 +43,7 @@ def _read(
     except FormatError:
         raise
     except Exception as error:  # torch and PyG raise whatever a damaged file leads to
-        reason = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split()).partition(". ")[0][:200]
         raise FormatError(
             f"{path} cannot be loaded as a Data of PyG without executing code in it: {reason}"
         ) from None

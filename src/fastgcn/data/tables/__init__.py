@@ -92,7 +92,8 @@ def import_tables(
         id: column of distinct ids, integers or text.
         label: column of classes, empty if a node has none; or of lists of classes (a node has
             several); or "a,b,c", columns of 0 and 1 that are named like the classes; or of
-            numbers to predict, empty or NaN if a node has none. A table may lack the column under
+            numbers to predict, empty or NaN if a node has none. Beside features in a `.npy` file it
+            is a `.npy` file of integers (-1 for none) or numbers. A table may lack the column under
             its default name; the same holds for the split and the weights.
         split: column of train, val or test, or empty.
         features: the columns that become features; by default all others. `amount_*` is every
@@ -157,7 +158,7 @@ def import_tables(
     asked = [option for option, value in choices.items() if value]
     if like is not None and (asked or scale != "auto"):
         raise InputError(f"like has all encoders; leave {(asked or ['scale'])[0]} out")
-    node_table = table_of(nodes, "the node table")
+    node_table = table_of(nodes, "the node table", label=label)
     notes: list[str] = []
     tables = edge_tables(edges, edge_options, notes)
     weighted = is_weighted(tables, edge_options)

@@ -1,7 +1,9 @@
 """The edge tables: ends as node numbers, weights, and types of edges."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -182,10 +184,18 @@ class EdgeReader:
 
     def feed(self, index: NodeIndex, sorter: EdgeSorter) -> None:
         """Add all edges to the sorter."""
+        with ThreadPoolExecutor(2) as pool:  # an end each
+            self._feed(index, sorter, pool)
+        self._finish(index)
+
+    def _feed(self, index: NodeIndex, sorter: EdgeSorter, pool: ThreadPoolExecutor) -> None:
         for each in self._tables:
             self._say_columns(each, index)
             for batch in self._batches(each, index):
-                source, target = (self._positions(each, batch, index, end) for end in (0, 1))
+                find = partial(self._positions, each, batch, index)
+                source, target = pool.map(find, (each.source, each.target))
+                for name, found in ((each.source, source), (each.target, target)):
+                    self._remember_unknown(batch.column(name), found)
                 keep = (source >= 0) & (target >= 0)
                 self._unknown_rows += len(keep) - int(np.count_nonzero(keep))
                 chosen, factors = self._types_of(each, batch)
@@ -198,7 +208,6 @@ class EdgeReader:
                 # A table with unknown ids is read to its end only to count them.
                 if not self._unknown_rows or self._options.unknown == "drop":
                     sorter.add(source, target, weights)
-        self._finish(index)
 
     def unknown_ids(self, index: NodeIndex) -> pa.Array:
         """The ids that the index does not have, each once, in the order of the tables."""
@@ -206,9 +215,8 @@ class EdgeReader:
         for each in self._tables:
             for batch in self._batches(each, index):
                 for name in (each.source, each.target):
-                    column = self._no_gaps(each, batch, name)
-                    places = index.positions(column, f"column {name!r} of {each.table.path}")
-                    unknown = column.filter(pa.array(places < 0))
+                    places = self._positions(each, batch, index, name)
+                    unknown = batch.column(name).filter(pa.array(places < 0))
                     found |= dict.fromkeys(decoded(unknown).unique().to_pylist())
         return pa.array(list(found), index.arrow_type)
 
@@ -234,16 +242,16 @@ class EdgeReader:
         return column
 
     def _positions(
-        self, each: EdgeTable, batch: pa.RecordBatch, index: NodeIndex, end: int
+        self, each: EdgeTable, batch: pa.RecordBatch, index: NodeIndex, name: str
     ) -> IntArray:
-        name = (each.source, each.target)[end]
         column = self._no_gaps(each, batch, name)
-        found = index.positions(column, f"column {name!r} of {each.table.path}")
+        return index.positions(column, f"column {name!r} of {each.table.path}")
+
+    def _remember_unknown(self, column: pa.Array, found: IntArray) -> None:
         for row in islice(np.flatnonzero(found < 0).tolist(), _COMPARED):
             if len(self._unknown_ids) >= _COMPARED:
                 break
             self._unknown_ids[column[row].as_py()] = None
-        return found
 
     def _types_of(
         self, each: EdgeTable, batch: pa.RecordBatch

@@ -6,7 +6,8 @@
 | category | a 0/1 feature for each value |
 | hashed | 0/1 features, of which a hash of the value picks one |
 | date | the time, and month, weekday and hour on circles |
-| text | tf-idf of words, of which a hash picks the feature |
+| vocabulary | tf-idf of words: the commonest have a feature each, of others a hash picks it |
+| text | tf-idf of words, of which a hash picks the feature; in stores of earlier versions |
 | vector | a list of numbers as it is |
 
 A missing number or date counts as the mean, a missing or unknown category as zeros. If training
@@ -55,6 +56,10 @@ class Seen:
     def nothing(cls) -> "Seen":
         return cls(Counter(), Counter())
 
+    def add(self, other: "Seen") -> None:
+        self.unseen.update(other.unseen)
+        self.missing.update(other.missing)
+
 
 class Encoders:
     """Turns batches of the node table into features; made from plain data.
@@ -82,23 +87,29 @@ class Encoders:
         return any(spec["kind"] != "vector" for spec in self.specs)
 
     def encode(
-        self, batch: Mapping[str, pa.Array], rows: int, out: FloatArray | None = None
+        self,
+        batch: Mapping[str, pa.Array],
+        rows: int,
+        out: FloatArray | None = None,
+        seen: Seen | None = None,
     ) -> FloatArray:
         """(rows, width) float32; a column that the batch lacks is missing in every row.
 
-        The result is written to `out` of zeros, if that is given.
+        The result is written to `out` of zeros, and what was met to `seen`, if they are given:
+        threads that encode together each have their own.
         """
         out = np.zeros((rows, self.width), np.float32) if out is None else out
-        self._numbers.encode(batch, out, self.seen)
+        seen = self.seen if seen is None else seen
+        self._numbers.encode(batch, out, seen)
         for start, spec in self._others:
             part = out[:, start : start + len(feature_names(spec))]
             column = batch.get(spec["column"])
             if column is None:
-                self.seen.missing[spec["column"]] += rows
+                seen.missing[spec["column"]] += rows
                 if spec["missing"]:
                     part[:, -1] = 1
                 continue
-            _ENCODE[spec["kind"]](spec, decoded(column), part, self.seen)
+            _ENCODE[spec["kind"]](spec, decoded(column), part, seen)
         return out
 
 
@@ -113,6 +124,9 @@ def feature_names(spec: Spec) -> list[str]:
         parts = ["month_sin", "month_cos", "weekday_sin", "weekday_cos"]
         parts += ["hour_sin", "hour_cos"] * spec["hours"]
         names = [f"{column}:{part}" for part in ("time", *parts)]
+    elif kind == "vocabulary":
+        names = [f"{column}:{word}" for word in spec["words"]]
+        names += [f"{column}#{i}" for i in range(len(spec["idf"]) - len(names))]
     else:
         width = len(spec["idf"]) if kind == "text" else spec["width"]
         names = [f"{column}#{i}" for i in range(width)]
@@ -141,7 +155,17 @@ def shown_value(spec: Spec, values: FloatArray) -> Any:
     if kind == "date":
         seconds = spec["mean"] + spec["deviation"] * float(values[0])
         return str(np.datetime64(round(seconds / _DAY), "D"))
+    if kind == "vocabulary":
+        return _shown_words(spec["words"], values)
     return f"{np.count_nonzero(values)} of {len(values)} numbers are not zero"
+
+
+def _shown_words(words: Sequence[str], values: FloatArray) -> str:
+    """The words of a text that have a feature of their own, the most telling first."""
+    order = np.argsort(-values, kind="stable")[: np.count_nonzero(values)].tolist()
+    own = [words[place] for place in order if place < len(words)]
+    others = len(order) - len(own)
+    return ", ".join(own) + (" and others" if own and others else "others" * bool(others))
 
 
 def _raw_number(spec: Spec, value: float) -> float:
@@ -319,30 +343,53 @@ def _split(documents: pa.Array) -> pa.Array:
     return pc.split_pattern(plain, " ")
 
 
-def word_counts(documents: pa.Array, width: int) -> tuple[IntArray, IntArray, AnyArray]:
-    """The words of (k,) texts: text and bucket of each, once for each pair, and how often."""
+def word_counts(
+    documents: pa.Array, places: Callable[[list[str]], Sequence[int]]
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The words of (k,) texts by their places: text and place, once for each pair, how often.
+
+    `places` finds them for a list of distinct words; those at -1 are left out.
+    """
     lists = _split(documents)
-    words = lists.flatten()
     parents: IntArray = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-    encoded = words.dictionary_encode()
-    buckets = [bucket(word, width) if word else -1 for word in encoded.dictionary.to_pylist()]
-    places = np.array(buckets, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
-    there = places >= 0
-    keys, counts = np.unique(parents[there] * width + places[there], return_counts=True)
+    encoded = lists.flatten().dictionary_encode()
+    found = np.array([*places(encoded.dictionary.to_pylist())], np.int64)
+    at = found[encoded.indices.to_numpy(zero_copy_only=False)]
+    there, width = at >= 0, int(found.max(initial=0)) + 1
+    keys, counts = np.unique(parents[there] * width + at[there], return_counts=True)
     return keys // width, keys % width, counts
 
 
+def places_of_words(known: Sequence[str], width: int) -> Callable[[list[str]], Sequence[int]]:
+    """`places` of `word_counts`: a place for each known word, and hashes for all others.
+
+    If the known words take the whole `width`, others have none.
+
+    >>> places_of_words(["rent", "food"], 4)(["food", "rent", "gift", ""])
+    [1, 0, 3, -1]
+    """
+    own = {word: place for place, word in enumerate(known)}
+    rest = width - len(own)
+
+    def find(word: str) -> int:
+        if not word or (rest == 0 and word not in own):
+            return -1
+        place = own.get(word)
+        return len(own) + bucket(word, rest) if place is None else place
+
+    return lambda words: [*map(find, words)]
+
+
 def _text(spec: Spec, column: pa.Array, out: FloatArray, seen: Seen) -> None:
-    values = texts_of(column).dictionary_encode()
+    texts = texts_of(column)
     idf = np.array(spec["idf"], np.float64)
-    table = np.zeros((len(values.dictionary) + 1, len(idf)), np.float32)
-    if len(values.dictionary):
-        document, place, count = word_counts(values.dictionary, len(idf))
-        table[document, place] = count * idf[place]
-        table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
-    codes = _codes(values)
-    out[:, : len(idf)] = table[codes]
-    _count_gaps(spec, codes < 0, out, seen)
+    # The words of a store of earlier versions are all hashed.
+    places = places_of_words(spec.get("words", ()), len(idf))
+    text, place, count = word_counts(texts.fill_null(""), places)
+    values = count * idf[place]
+    lengths = np.sqrt(np.bincount(text, values**2, minlength=len(texts)))
+    out[text, place] = values / np.maximum(lengths, 1e-12)[text]
+    _count_gaps(spec, texts.is_null().to_numpy(zero_copy_only=False), out, seen)
 
 
 def timestamps_of(column: pa.Array, form: str | None) -> pa.Array:
@@ -400,6 +447,7 @@ _ENCODE: dict[str, Callable[[Spec, pa.Array, FloatArray, Seen], None]] = {
     "category": _category,
     "hashed": _hashed,
     "date": _date,
+    "vocabulary": _text,
     "text": _text,
     "vector": _vector,
 }

@@ -1,6 +1,8 @@
 """The columns of a node table as the features of a store: chosen, encoded and written."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -9,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastgcn.ahead import in_order, usable_cores
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray
 from fastgcn.data.store import StoreWriter
-from fastgcn.data.tables.encoders import Encoders, Spec, number_matrix, vectors_of
+from fastgcn.data.tables.encoders import Encoders, Seen, Spec, number_matrix, vectors_of
 from fastgcn.data.tables.files import Table, is_list, is_number, is_text, listed
 from fastgcn.data.tables.fitting import Fitting, kind_of, summary, temporal, timelike
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, Notes
@@ -23,6 +26,9 @@ _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 
 # Numbers of a Parquet file that are in memory together.
 _TOGETHER = 1 << 20
+
+# Threads that encode; one thread reads for all of them. Few rows take less time than a thread.
+_MOST_WORKERS, _FEW_ROWS = 4, 1000
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -118,7 +124,7 @@ def _asked(table: Table, names: list[str], taken: set[str]) -> list[str]:
 
 def read_type(guess: pa.DataType, forced: str | None) -> pa.DataType:
     """The type that a column of a CSV file is parsed to."""
-    if forced in ("category", "text", "hashed"):
+    if forced in ("category", "hashed", "vocabulary", "text"):
         return pa.string()
     if temporal(guess) and forced in (None, "date"):
         return guess
@@ -136,6 +142,7 @@ def check_kind(name: str, kind: pa.DataType, wanted: str, path: Any) -> None:
         "number": simple or timelike(words),
         "category": simple or temporal(words) or timelike(words),
         "hashed": simple or temporal(words) or timelike(words),
+        "vocabulary": is_text(words) or pa.types.is_null(words),
         "text": is_text(words) or pa.types.is_null(words),
         "date": temporal(words) or is_text(words) or pa.types.is_null(words),
         "vector": is_list(kind) and is_number(kind.value_type),
@@ -267,7 +274,7 @@ class _Rows:
         self._lists = {name: -1 for name, kind in types.items() if is_list(kind)}
         self.path = table.path
 
-    def batches(self) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    def batches(self) -> Generator[tuple[int, dict[str, pa.Array]]]:
         guess = sum(getattr(self._types[name], "list_size", 1024) for name in self._lists)
         guess += 4 * (len(self._types) - len(self._lists))
         row = 0
@@ -331,12 +338,25 @@ class _Rows:
 
 
 def encode_rows(rows: _Rows, encoders: Encoders, out: AnyArray) -> None:
-    """Encode all rows into `out`, which must be zeros."""
-    for start, batch in rows.batches():
-        size = len(next(iter(batch.values())))
+    """Encode all rows into `out`, which must be zeros; blocks of them at once on all cores."""
+
+    def encode(piece: tuple[int, dict[str, pa.Array]]) -> Seen:
+        start, batch = piece
+        size, seen = len(next(iter(batch.values()))), Seen.nothing()
         with np.errstate(over="ignore"):
-            block = encoders.encode(batch, size, out[start : start + size])
+            block = encoders.encode(batch, size, out[start : start + size], seen)
         rows.check(block, start, encoders)
+        return seen
+
+    workers = min(usable_cores(), _MOST_WORKERS)
+    with closing(rows.batches()) as batches:
+        if len(out) <= _FEW_ROWS:
+            found = [*map(encode, batches)]
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                found = [*in_order(pool, encode, batches, workers)]
+    for seen in found:
+        encoders.seen.add(seen)
 
 
 def encode_known(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from fastgcn.ahead import ahead
 from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError, nearest
 from fastgcn.memory import available_memory, shown_bytes
@@ -111,9 +112,9 @@ class TableFile(Table):
         file.
         """
         if self.is_csv:
-            found = self._csv_batches(columns, gaps)
+            found = self._csv_batches(columns, gaps)  # Arrow reads ahead
         else:
-            found = self._parquet_batches(columns, rows)
+            found = ahead(self._parquet_batches(columns, rows))
         with _translated(self.path, list(self.types)), closing(found):
             yield found
 

@@ -17,6 +17,7 @@ from fastgcn.data.tables.encoders import (
     FORMATS,
     ISO,
     Spec,
+    bucket,
     seconds_of,
     texts_of,
     timestamps_of,
@@ -28,10 +29,17 @@ from fastgcn.errors import InputError
 # A column with more distinct values than this is hashed, not one-hot.
 MOST_CATEGORIES = 64
 HASHED = 64  # features of such a column
-WORDS = 128  # features of a column of text
+WORDS = 128  # features of a column of text, at most
+HASHED_WORDS = 32  # of these for all words but the commonest, if there are more words
 
 # Distinct values of a column that are remembered.
 _REMEMBERED = 10_000
+
+# Words of a column that are counted; where there are many more, the rare ones are forgotten.
+_REMEMBERED_WORDS = 50_000
+
+# Longer ones are hashed.
+_LONGEST_WORD = 64
 
 # A number this many deviations from the mean makes a long tail.
 _TAIL = 10.0
@@ -154,15 +162,19 @@ class Numbers:
             if chosen in ("standard", "quantile") and self.binary[i]:
                 chosen = "none"
             values = sample[:, i][~np.isnan(sample[:, i])]
-            points = np.quantile(values, np.linspace(0, 1, _QUANTILES)) if len(values) else values
+            if chosen == "quantile" and not len(values):
+                chosen = "standard"
+            points = []
+            if chosen == "quantile":
+                points = np.quantile(values, np.linspace(0, 1, _QUANTILES)).tolist()
             found.append(
                 {
                     "column": name,
                     "kind": "number",
-                    "scale": chosen if chosen != "quantile" or len(points) else "standard",
+                    "scale": chosen,
                     "mean": float(self.mean[i]),
                     "deviation": float(self.deviation[i]) or 1.0,
-                    "quantiles": points.tolist() if chosen == "quantile" else [],
+                    "quantiles": points,
                     "missing": bool(self.missing[i]),
                 }
             )
@@ -182,7 +194,8 @@ class Words:
         self._remembered_rows = 0  # rows until there were too many values to remember
         self._looks_like: str | None = None  # text, date or category, by the first rows
         self._documents = 0
-        self._frequency = np.zeros(WORDS)
+        self._frequency: Counter[str] = Counter()  # texts that have a word
+        self._hashed = np.zeros(HASHED_WORDS)  # as many, of all words together that share a hash
         self._dates = dict.fromkeys(FORMATS, 0)
 
     def add(self, column: pa.Array) -> None:
@@ -199,9 +212,7 @@ class Words:
         if self._looks_like is None:
             self._looks_like = self.forced or _first_look(values, times)
         if self._looks_like == "text":
-            document, place, _ = word_counts(values, WORDS)
-            self._documents += int(times.sum())
-            self._frequency += np.bincount(place, weights=times[document], minlength=WORDS)
+            self._add_words(values, times)
         if self._looks_like == "date":
             for form in FORMATS if self.forced else ISO:
                 parsed = timestamps_of(values, form)
@@ -236,11 +247,43 @@ class Words:
         if kind == "date":
             return self._date(base, present), None
         if kind == "text":
-            idf = np.log((1 + self._documents) / (1 + self._frequency)) + 1
-            return base | {"kind": "text", "idf": idf.tolist()}, None
+            return base | {"kind": "vocabulary"} | self._commonest_words(), None
         if self.distinct > MOST_CATEGORIES:
             return base | {"kind": "hashed", "width": HASHED}, None
         return base | {"kind": "category", "values": sorted(self._values)}, None
+
+    def _add_words(self, values: pa.Array, times: IntArray) -> None:
+        words: list[str] = []
+
+        def remember(distinct: list[str]) -> Sequence[int]:
+            words.extend(distinct)
+            return [i if word else -1 for i, word in enumerate(distinct)]
+
+        document, place, _ = word_counts(values, remember)
+        self._documents += int(times.sum())
+        counts = np.bincount(place, weights=times[document], minlength=len(words))
+        self._frequency.update(dict(zip(words, counts.astype(int).tolist(), strict=True)))
+        del self._frequency[""]
+        hashes = [bucket(word, HASHED_WORDS) for word in words]
+        self._hashed += np.bincount(hashes, weights=counts, minlength=HASHED_WORDS)
+        if len(self._frequency) > 2 * _REMEMBERED_WORDS:
+            self._frequency = Counter(dict(self._frequency.most_common(_REMEMBERED_WORDS)))
+
+    def _commonest_words(self) -> dict[str, Any]:
+        """The words with a feature of their own, and the inverse frequencies of all features."""
+        ranked = sorted(self._frequency.items(), key=lambda each: (-each[1], each[0]))
+        short = [each for each in ranked if len(each[0]) <= _LONGEST_WORD]
+        few = len(ranked) <= WORDS and len(short) == len(ranked)
+        chosen = short if few else short[: WORDS - HASHED_WORDS]
+        counts = [float(count) for _, count in chosen]
+        if not few:
+            others = self._hashed.copy()
+            for word, count in chosen:
+                others[bucket(word, HASHED_WORDS)] -= count
+            counts += others.tolist()
+        frequency = np.minimum(counts, self._documents)  # two words of a text may share a hash
+        idf = np.log((1 + self._documents) / (1 + frequency)) + 1
+        return {"words": [word for word, _ in chosen], "idf": idf.tolist()}
 
     def _date(self, base: dict[str, Any], present: int) -> dict[str, Any]:
         """Dates that are written as text, by the format that fits most of them."""
@@ -394,6 +437,6 @@ _SENTENCES = {
     "category": "categories, a 0/1 feature for each value",
     "hashed": f"categories with many values, hashed to {HASHED} features",
     "date": "dates, as time, month, weekday and hour",
-    "text": f"text, as tf-idf of words hashed to {WORDS} features",
+    "vocabulary": "text, as tf-idf of words, the commonest with a feature each",
     "vector": "lists of numbers taken as they are",
 }

@@ -43,10 +43,11 @@ class TableInMemory(Table):
             yield parts()
 
 
-def table_of(source: Any, name: str) -> Table:
+def table_of(source: Any, name: str, *, label: str = "") -> Table:
     """A file, an Arrow table, a data frame, or `FILE.duckdb:QUERY`, as a table.
 
-    `name` is what messages call a table that has no path.
+    `name` is what messages call a table that has no path. Beside features in a `.npy` file, `label`
+    may be a `.npy` file too, and becomes the column of this name.
     """
     if isinstance(source, Table):
         return source
@@ -60,7 +61,7 @@ def table_of(source: Any, name: str) -> Table:
                 f"{path}:customers or '{path}:SELECT * FROM customers'"
             )
         if Path(path).suffix == ".npy":
-            return _rows_of_array(Path(source))
+            return _rows_of_array(Path(source), label)
         return TableFile(Path(source))
     if not (isinstance(source, pa.Table) or _is_frame(source)):
         raise InputError(
@@ -74,7 +75,7 @@ def table_of(source: Any, name: str) -> Table:
         raise InputError(f"{name} cannot be read as a table: {reason}") from None
 
 
-def _rows_of_array(path: Path) -> Table:
+def _rows_of_array(path: Path, label: str) -> Table:
     """A matrix of features as a node table: row i is the node i, and has one column of lists."""
     if not path.is_file():
         raise MissingFileError(f"there is no file {path}")
@@ -86,7 +87,23 @@ def _rows_of_array(path: Path) -> Table:
         )
     flat = np.ascontiguousarray(array, np.float32).reshape(-1)
     rows = pa.FixedSizeListArray.from_arrays(pa.array(flat), array.shape[1])
-    return TableInMemory(pa.table({"id": np.arange(len(array)), "features": rows}), str(path))
+    columns = {"id": np.arange(len(array)), "features": rows}
+    if Path(label).suffix == ".npy":
+        columns[label] = _labels_of_array(Path(label), len(array))
+    return TableInMemory(pa.table(columns), str(path))
+
+
+def _labels_of_array(path: Path, n: int) -> pa.Array:
+    """A class for each node, -1 for none; or a number to predict, NaN for none."""
+    if not path.is_file():
+        raise MissingFileError(f"there is no file {path}")
+    labels = read_npy(path)
+    if labels.shape != (n,) or labels.dtype.kind not in "iuf":
+        raise InputError(
+            f"{path} must hold {n:,} integers or numbers, a label for each node, got "
+            f"{labels.dtype} of shape {labels.shape}"
+        )
+    return pa.array(labels, mask=labels < 0 if labels.dtype.kind == "i" else None)
 
 
 def _arrow(source: Any) -> pa.Table:

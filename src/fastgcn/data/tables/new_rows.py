@@ -140,6 +140,8 @@ def _read_edges(edges: Any, options: EdgeOptions, graph: Graph) -> dict[str, Any
             types[each.weight] = pa.float64()
         if each.type_column is not None:
             types[each.type_column] = pa.string()
+        if each.weight is None and graph.weights is not None and options.types is None:
+            note(f"Note: {each.table.path} has no column {options.weight!r} of weights.")
         if each.weight is not None and graph.weights is None:
             note(f"Note: the weights of {each.table.path} are not used: {graph.name} has none.")
         room = FreeMemory(f"{each.table.path}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastgcn.backends.batches import ahead
+from fastgcn.ahead import ahead
 
 
 @given(st.lists(st.integers()))
