@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks import full_batch, plain_authors
 from benchmarks.floors import floor_seconds, rates, work
 from benchmarks.pages import (
+    DASH,
     Claim,
     Experiment,
     claims_table,
@@ -49,6 +50,7 @@ class Effort:
         large: the data set of Reddit's size.
         huge: one of millions of nodes, for a GPU.
         small: data sets of the paper that networks are trained on to the end.
+        spread: the data set that the default is trained on with some `threads`.
         repeats: trainings that a time is the median of.
         processes: fresh processes that a start is the median of.
         epochs: of whole trainings, at most so many; None: the preset's.
@@ -58,6 +60,8 @@ class Effort:
     large: str = "reddit-sim"
     huge: str = "products-sim"
     small: tuple[str, ...] = ("cora", "pubmed")
+    spread: str = "wordnet"
+    threads: tuple[int, ...] = (1, 2, 4, 8)
     repeats: int = 3
     processes: int = 5
     epochs: int | None = None
@@ -66,7 +70,8 @@ class Effort:
 
 FULL = Effort()  # about a quarter of an hour on two cores
 QUICK = Effort(
-    large="digits", huge="digits", small=("digits",), repeats=1, processes=1, epochs=2,
+    large="digits", huge="digits", small=("digits",), spread="digits", threads=(1, 2), repeats=1,
+    processes=1, epochs=2,
     stand_ins=True,
 )  # fmt: skip
 
@@ -103,6 +108,19 @@ def cpu_experiments(effort: Effort) -> list[Experiment]:
             {d: (measure_training, {"data": d, **trained}) for d in effort.small},
             show_trainings,
             ("fastgcn.train.loop", "benchmarks.plain_authors", *ON_CPU),
+            some=True,
+        ),
+        "threads": Question(
+            "The default on several threads",
+            {
+                str(count): (
+                    measure_threads,
+                    {"data": effort.spread, "threads": count, "epochs": effort.epochs or 24},
+                )
+                for count in effort.threads
+            },
+            show_threads,
+            (*CPU_CODE, "fastgcn.train.race"),
             some=True,
         ),
         "startup": Question(
@@ -340,6 +358,37 @@ def show_trainings(records: Records) -> Shown:
         ]  # fmt: skip
     head = ("", "epochs", "s in all", "ms an epoch", "test micro-F1")
     return claims, Table(head, rows, "Trainings to the end, evaluation included")
+
+
+# What more threads of a CPU save.
+
+
+def measure_threads(*, data: str, threads: int, epochs: int) -> Record:
+    """Seconds of `fit` with nothing chosen but the threads, its race included."""
+    return fresh(_spread, data, threads, epochs)
+
+
+def _spread(data: str, threads: int, epochs: int) -> Record:
+    graph = full_batch.load(data)
+    fit(graph, device="cpu", threads=threads, epochs=3)  # compiles
+    start = time.perf_counter()
+    run = fit(graph, device="cpu", threads=threads, epochs=epochs)
+    return {"fit": time.perf_counter() - start, "val_micro_f1": run.metrics["val_micro_f1"]}
+
+
+def show_threads(records: Records) -> Shown:
+    alone = records.get("1", {}).get("fit")
+    rows = [
+        (threads, short(found["fit"]), DASH if alone is None else short(alone / found["fit"]),
+         f"{found['val_micro_f1']:.4f}")
+        for threads, found in records.items()
+    ]  # fmt: skip
+    claims = []
+    if alone is not None and "8" in records:
+        gain = alone / records["8"]["fit"]
+        claims.append(Claim(what="one thread / eight threads", value=gain, at_least=3))
+    head = ("threads", "seconds", "times as fast as one", "validation micro-F1")
+    return claims, Table(head, rows, "Seconds of `fit`, its race included")
 
 
 # How long it takes to start: the help, the import, and the first training on a fresh machine.

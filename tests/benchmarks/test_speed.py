@@ -38,6 +38,13 @@ def test_costs_are_those_of_a_training() -> None:
     assert 0 < found["test_micro_f1"] < 1
 
 
+def test_eight_threads_are_compared_with_one() -> None:
+    records = {"1": {"fit": 60.0, "val_micro_f1": 0.9}, "8": {"fit": 24.0, "val_micro_f1": 0.9}}
+    (claim,) = claims_of(speed.show_threads, records)
+    assert (claim.value, claim.met) == (2.5, False)
+    assert speed.show_threads({"8": records["8"]})[0] == []
+
+
 def test_memory_is_compared_with_what_is_needed() -> None:
     graph = fastgcn.load("digits")
     rows = 4 * len(graph.split.train) * graph.n_features

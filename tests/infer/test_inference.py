@@ -254,7 +254,11 @@ GRAPH, MULTI, MODEL = communities(), communities(multilabel=True), GCN([6, 4, 3]
         (lambda: predict(MODEL, GRAPH, []), "nodes must name at least one node, got none"),
         (lambda: predict(MODEL, GRAPH, [60]), "nodes must lie in 0..59 for a graph of 60 nodes"),
         (lambda: predict(MODEL, GRAPH, [-1]), "nodes must lie in 0..59"),
-        (lambda: predict(MODEL, GRAPH, ["a"]), "nodes must be integers"),
+        (
+            lambda: predict(MODEL, GRAPH, ["a"]),
+            "nodes must be numbers 0, 1, ...; give your own ids as ids=[...]",
+        ),
+        (lambda: predict(MODEL, GRAPH, [0.5]), "nodes must be integers"),
         (lambda: predict(MODEL, GRAPH, samples=0), "samples must be at least 1, got 0"),
         (lambda: predict(MODEL, GRAPH, samples=[5]), "samples must be one number or 2"),
         (lambda: predict(MODEL, GRAPH, samples="many"), "samples must be integers"),  # type: ignore[arg-type]

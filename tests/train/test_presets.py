@@ -156,8 +156,19 @@ def test_settings_fit_the_size_of_the_graph() -> None:
     assert candidates(large, sampled=True)[0].config.samples == 200
 
 
-@pytest.mark.parametrize(("sparse", "scaling"), [(False, "standard"), (True, "none")])
-def test_dense_features_are_standardised(sparse: bool, scaling: str) -> None:
+@pytest.mark.parametrize(
+    ("sparse", "few_labels", "scaling"),
+    [
+        (False, 0, "standard"),
+        (False, 1000, "standard"),
+        (True, 0, "none"),
+        (True, 1000, "row"),
+    ],
+)
+def test_dense_features_are_standardised(
+    sparse: bool, few_labels: int, scaling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastgcn.train.automatic._FEW_LABELS", few_labels)
     assert best_preset(communities(sparse=sparse)).feature_scaling == scaling
 
 

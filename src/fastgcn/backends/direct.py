@@ -226,8 +226,10 @@ class _Pass:
             activate_back(start, stop, slope, rows, below.z, gain, value, below.scales, part)
 
         _unconvolve(here, gradient, gradients, slope, activate_rows)
+        # There are no rows at all if no node of the batch met a drawn one.
+        zeros = np.zeros((3, slope.shape[1]), np.float32)
         with quiet():  # in the order of rows, whichever thread was first
-            total = torch.from_numpy(sum(sums[start] for start in sorted(sums)))
+            total = torch.from_numpy(sum((sums[start] for start in sorted(sums)), zeros))
         if below.original.bias is not None:
             gradients.add(below.original.bias, total[0])
         norm = self.model.norms[number]
