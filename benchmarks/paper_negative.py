@@ -5,6 +5,7 @@ measured too.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ from benchmarks.results import Measurement, Record, Results
 from fastgcn.arrays import FloatArray
 from fastgcn.backends.cpu import ready
 from fastgcn.backends.data import training_graph
+from fastgcn.config import TrainConfig
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Table
 from fastgcn.sampling import make_sampler
@@ -83,19 +85,21 @@ def _meeting(scale: Scale, kind: str, t: int) -> Measurement:
         "batches": _BATCHES,
     }
 
-    def measure() -> Record:
-        trained = training_graph(loaded := graph(data.name, data.split), config)
-        sampler = make_sampler(config, trained.adjacency, trained.csr)
-        rng, shares = torch.Generator().manual_seed(0), []
-        nodes = trained.batch_nodes(loaded)
-        for _ in range(_BATCHES):
-            batch = nodes[torch.randperm(len(nodes), generator=rng)[: config.batch_size]]
-            blocks = sampler.sample(batch, rng)
-            shares.append([1 - b.empty_rows / len(b.dst) if len(b.dst) else 0.0 for b in blocks])
-        lower, upper = np.mean(shares, axis=0)
-        return {"lower": float(lower), "upper": float(upper)}
-
+    measure = partial(_rows_met, data.name, data.split, config)
     return Measurement(f"{data.label}: {kind}, t = {t}: rows met", key, measure)
+
+
+def _rows_met(name: str, split: str, config: TrainConfig) -> Record:
+    trained = training_graph(loaded := graph(name, split), config)
+    sampler = make_sampler(config, trained.adjacency, trained.csr)
+    rng, shares = torch.Generator().manual_seed(0), []
+    nodes = trained.batch_nodes(loaded)
+    for _ in range(_BATCHES):
+        batch = nodes[torch.randperm(len(nodes), generator=rng)[: config.batch_size]]
+        blocks = sampler.sample(batch, rng)
+        shares.append([1 - b.empty_rows / len(b.dst) if len(b.dst) else 0.0 for b in blocks])
+    lower, upper = np.mean(shares, axis=0)
+    return {"lower": float(lower), "upper": float(upper)}
 
 
 def _table2_as_written(scale: Scale, results: Results) -> Contents:
@@ -149,7 +153,7 @@ def _second_moments(scale: Scale, data: DataSet) -> Measurement:
             columns = np.asarray(trainer.data.adjacency.column_norms(), np.float64)
         return second_moments(columns, np.asarray(norms, np.float64))
 
-    return Measurement(f"{data.label}: second moments", key, measure)
+    return Measurement(f"{data.label}: second moments", key, measure, alone=True)
 
 
 def second_moments(columns: FloatArray, rows: FloatArray) -> Record:
@@ -271,7 +275,8 @@ def _commonest(data: DataSet) -> Measurement:
         counts = np.bincount(loaded.labels[loaded.split.test])
         return {"share": float(counts.max() / counts.sum())}
 
-    return Measurement(f"{data.label}: commonest class", key, measure, ("fastgcn.data.load",))
+    code = ("fastgcn.data.load",)
+    return Measurement(f"{data.label}: commonest class", key, measure, code, alone=True)
 
 
 def _paper_batches(data: DataSet) -> int:

@@ -1,12 +1,17 @@
 """What contradicts the paper is said from the results, and the reasons are measured."""
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 from benchmarks.paper_negative import second_moments, short_cases
 from benchmarks.paper_samples import difference, is_clear
 from benchmarks.paper_scale import full
+from benchmarks.results import Results
 
 import fastgcn
+from benchmarks import accuracy, paper
 from fastgcn import normalize
 from fastgcn.sampling.distributions import importance_q, optimal_q, uniform_q
 from fastgcn.sampling.variance import row_variance
@@ -35,6 +40,20 @@ def test_the_papers_batches_are_its_seconds_over_its_seconds_a_batch() -> None:
     epochs = {name: {case.config.epochs for case in each.values()} for name, each in cases.items()}
     assert epochs == {"Cora": {93}, "Pubmed": {110}}  # 107.95 / 1.163 and 39.34 / 0.3579
     assert [*cases["Cora"]] == [0.01, 0.001, 0.0001]
+
+
+def test_what_other_processes_measure_can_be_sent_there(tmp_path: Path) -> None:
+    """Experiments of the paper and of accuracy; a first plan has most of what they measure."""
+    nothing = Results(tmp_path / "results.jsonl")
+    found = [
+        measurement
+        for each in (*paper.experiments(full()), *accuracy.experiments())
+        for measurement in each.plan(nothing)
+        if not measurement.alone
+    ]
+    assert len(found) > 400
+    for measurement in found:
+        pickle.dumps(measurement)
 
 
 def test_differences_are_clear_beyond_two_errors() -> None:
