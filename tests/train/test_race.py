@@ -92,6 +92,27 @@ def test_what_is_close_in_the_first_round_is_not_in_the_next(
     assert sorted(epochs.values()) == [2, 3, 3, 3, 3]
 
 
+def test_the_last_two_race_on_to_the_last_round_if_they_are_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deep network is 0.5 % behind at first, and ends in front."""
+    first, second, *_ = entrants(GRAPH, None, HERE)
+    found = [first, second, Candidate("deep", first.config.replace(hidden=(8, 8)))]
+
+    def judge(name: str, training: Any, *_: Any) -> Tried:
+        epochs = len(training.history)
+        score = 0.9 + 0.001 * epochs if name == "deep" else {first.name: 0.907}.get(name, 0.5)
+        return Tried(name, epochs, 0.0, 0.0, score)
+
+    monkeypatch.setattr("fastgcn.train.race.judged", judge)
+    monkeypatch.setattr("fastgcn.train.race._FULL_ROUNDS", (2, 4, 8))
+    choice = race(GRAPH, found)
+    assert {each.name: each.epochs for each in choice.tried} == {
+        "deep": 8, first.name: 8, second.name: 2
+    }  # fmt: skip
+    assert [each.name for each in choice.tried if each.kept] == ["deep"]
+
+
 def test_the_same_seed_gives_the_same_run_and_another_may_not() -> None:
     one, two = (fit(GRAPH, seed=3, **HERE) for _ in range(2))
     assert weights_of(one.model) == weights_of(two.model)

@@ -194,9 +194,10 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
             for number, training in running.items():
                 tried[number] = judged(found[number].name, training, number, graph)
             ranked = sorted(running, key=lambda number: -tried[number].score)
-            places = 1 if epochs == rounds[-1] else math.ceil(len(ranked) / 2)
+            last = epochs == rounds[-1]
+            places = 1 if last else math.ceil(len(ranked) / 2)
             for number in ranked[places:]:
-                if places == 1 or not _close(tried[number], tried[ranked[0]], _CLOSE / 3**done):
+                if last or not _close(tried[number], tried[ranked[0]], _CLOSE / 3**done):
                     drop(number)
             if not running:
                 break
