@@ -74,6 +74,13 @@ def test_deep_networks_have_another_round() -> None:
     assert rounds_for(sampled) == (3, 6)
 
 
+def test_half_the_rate_has_twice_the_epochs_of_a_round() -> None:
+    config = entrants(GRAPH, None, HERE)[0].config
+    assert rounds_of(config.replace(method="gcn", learning_rate=0.02)) == (20, 40, 80)
+    assert rounds_of(config.replace(method="gcn", learning_rate=0.01)) == (40, 80, 160)
+    assert rounds_of(config.replace(method="fastgcn", learning_rate=0.01)) == (3, 6, 12)
+
+
 def test_what_is_close_in_the_first_round_is_not_in_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
