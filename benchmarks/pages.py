@@ -133,11 +133,15 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     return found
 
 
+_TOGETHER = "Fresh and stale results are shown together: the fresh ones alone would show nothing."
+
+
 def settled(experiment: Experiment, results: Results) -> tuple[list[Content], int]:
     """What an experiment shows, and how many stale results it leaves out.
 
-    Where some results are fresh and some stale, of the same party, the fresh ones alone count;
-    not where rows are gathered from several sections, each of which has settled this.
+    Where some results are fresh and some stale, of the same party, the fresh ones alone count. If
+    they are not enough to show anything, all are shown, and it is said. Rows that are gathered
+    from several sections were settled there.
     """
 
     def shown() -> list[Content]:
@@ -149,7 +153,9 @@ def settled(experiment: Experiment, results: Results) -> tuple[list[Content], in
         return content, 0
     with results.fresh_alone(mixed):
         content = shown()
-    return content, stale - results.stale_used
+    if content:
+        return content, stale - results.stale_used
+    return [*shown(), _TOGETHER], 0
 
 
 def check_marks(path: Path, experiments: Sequence[Experiment]) -> None:

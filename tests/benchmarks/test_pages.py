@@ -124,6 +124,18 @@ def test_a_section_never_mixes_fresh_and_stale_results(tmp_path: Path) -> None:
     assert not any(str(part).startswith(STALE) for part in mixed.content)
     assert shown(0, 1, 2).content[0] == shown().content[0] == "[0, 1, 2]"
     assert str(shown().content[-1]).startswith(STALE)
+
+    def show_all_or_nothing(results: Results) -> list[str]:
+        values = [(results.get({"k": k}) or {}).get("v") for k in range(3)]
+        return [] if None in values else [str(values)]
+
+    values = Experiment(name="a", title="A", plan=lambda _: [], show=show_all_or_nothing)
+    together = shown(1)
+    assert together.content[0] == "[0, 1, 2]"
+    assert "the fresh ones alone would show nothing" in str(together.content[1])
+    assert any(str(part).startswith(STALE) for part in together.content)
+    assert len(shown(0, 1, 2).content) == len(together.content) - 2
+    values = Experiment(name="a", title="A", plan=lambda _: [], show=show)
     lines[0]["key"]["who"] = "PyG"  # another party, whose code is another
 
     def show_both(results: Results) -> list[str]:
