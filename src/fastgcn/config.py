@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -534,10 +535,11 @@ _RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = 
 )
 
 
+# From Python 3.13 on, a docstring has lost the indentation of its source.
 TrainConfig.__doc__ = (
-    (TrainConfig.__doc__ or "")
-    + "\n    Attributes:\n"
-    + "".join(f"        {name}: {each.help}\n" for name, each in SETTINGS.items())
+    inspect.cleandoc(TrainConfig.__doc__ or "")
+    + "\n\nAttributes:\n"
+    + "".join(f"    {name}: {each.help}\n" for name, each in SETTINGS.items())
 )
 
 if __name__ == "__main__":

@@ -305,11 +305,13 @@ def _declare_parameters() -> None:
     made = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in SETTINGS]
     init.__signature__ = signature.replace(parameters=[*own, *made])
     entries = [
-        f"    {name} : {setting.expected()}, default=None\n        {setting.help}"
+        f"{name} : {setting.expected()}, default=None\n    {setting.help}"
         for name, setting in SETTINGS.items()
     ]
     for each in (FastGCNClassifier, FastGCNRegressor):
-        each.__doc__ = (each.__doc__ or "").replace("    {settings}", "\n".join(entries))
+        # From Python 3.13 on, a docstring has lost the indentation of its source.
+        documented = inspect.cleandoc(each.__doc__ or "")
+        each.__doc__ = documented.replace("{settings}", "\n".join(entries))
 
 
 _declare_parameters()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -107,6 +107,13 @@ class Metrics:
     mae: float = math.nan
     rmse: float = math.nan
     more: Mapping[str, float] = field(default_factory=dict)  # such as roc_auc, if asked for
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in every score; a score that both lack is equal too."""
+        if not isinstance(other, Metrics):
+            return NotImplemented
+        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return all(a == b or (a != a and b != b) for a, b in pairs)
 
     def scores(self) -> dict[str, Any]:
         """The four figures of the task by name, and those of `more`."""

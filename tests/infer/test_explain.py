@@ -123,7 +123,8 @@ def networks(draw: st.DrawFn) -> GCN:
 
 def log_odds(model: GCN, graph: Graph, node: int, target: str) -> float:
     p = predict(model, graph, [node])[0].astype(np.float64)
-    return float(np.log(p[int(target)]) - np.log(1 - p[int(target)]))
+    # The others' sum, and not 1 - p, which has few digits if p is near 1.
+    return float(np.log(p[int(target)]) - np.log(np.delete(p, int(target)).sum()))
 
 
 @given(graphs(), networks())

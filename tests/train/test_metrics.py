@@ -14,7 +14,7 @@ from sklearn.metrics import (
     precision_recall_fscore_support,
 )
 
-from fastgcn.metrics import Tally, measure, tally
+from fastgcn.metrics import Metrics, Tally, measure, tally
 
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
@@ -88,3 +88,10 @@ def test_tensors_are_counted_as_arrays_are_and_tallies_add_up(example: Arrays) -
     together = Tally.of(halves[0].figures + halves[1].figures).metrics()
     assert together.scores() == pytest.approx(want.scores())
     assert together.support == want.support
+
+
+def test_scores_are_equal_where_both_lack_the_same() -> None:
+    first, second = (Metrics(loss=0.5, n_nodes=3, r2=float("nan")) for _ in range(2))
+    assert first == second
+    assert first != Metrics(loss=0.5, n_nodes=3, r2=0.1)
+    assert first != (0.5, 3)
