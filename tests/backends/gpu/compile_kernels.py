@@ -58,7 +58,7 @@ def steps(dtype: torch.dtype, *, precision: str, pair: bool) -> None:
     step = NetworkStep(x, x, weights, size, size + drawn, rates=(0.2, 0.5), precision=precision)
     blocks = BlockBuffers.empty(1, size, drawn, size, 1, 1, x.device)
     ids, whole = torch.zeros((1, size), dtype=torch.int32), torch.zeros(1, dtype=torch.int64)
-    losses = torch.zeros((1, 1 + pair, step.tiles))
+    losses = torch.zeros((1, 1 + pair, size))
     step.gather(0, blocks, whole)
     step(0, blocks, ids, ids.float(), whole, losses)
 

@@ -157,10 +157,10 @@ def test_numbers_are_trained_on_by_autograd(loss: str, changes: dict[str, Any]) 
     assert isinstance(backend.training.steps, AutogradSteps)
     batches = backend.training.batches
     batches.shuffle(0)
-    batches.draw()
-    rows = batches.rows[batches.rows >= 0].long()
-    assert torch.equal(batches.labels[batches.rows >= 0], backend.training.data.labels[rows])
-    assert float(batches.labels.min()) < 0
+    group = batches.draw()
+    rows = group.rows[group.rows >= 0].long()
+    assert torch.equal(group.labels[group.rows >= 0], backend.training.data.labels[rows])
+    assert float(group.labels.min()) < 0
     record = there.epoch()
     here = Evaluator(graph, config, graph.split.val)(backend.model.cpu())
     for name, value in here.scores().items():

@@ -32,7 +32,8 @@ class Recording:
         if device.type != "cuda":
             return
         here = torch.cuda.current_stream(device)
-        aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        # Kernels that others wait for go before those of an `Aside`, which has the usual priority.
+        aside = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         aside.wait_stream(here)
         graph = torch.cuda.CUDAGraph()
         with _products(tf32=tf32):
@@ -70,9 +71,8 @@ def try_out(work: Callable[[], None], state: Sequence[Tensor]) -> None:
         part.copy_(before)
 
 
-# Parameters begin at multiples of this many numbers in the memory that they share. So many rows of
-# zeros follow the first layer's weights.
-_ALIGNED, SPARE = 4, 64
+# Parameters begin at multiples of this many numbers in the memory that they share.
+_ALIGNED = 4
 
 
 class DeviceParameters:
@@ -92,11 +92,6 @@ class DeviceParameters:
             for p in group["params"]
         }
         rooms = [-(-p.numel() // _ALIGNED) * _ALIGNED for p in self.tensors]
-        first_layer = model.convolutions[0]
-        for number, tensor in enumerate(self.tensors):
-            if tensor is (first_layer.weight if first_layer.own_weight is None
-                          else first_layer.own_weight):  # fmt: skip
-                rooms[number] += SPARE * tensor.shape[1]
         device = self.tensors[0].device
         self.weight, self.mean, self.square, self.gradient, self.decay = (
             torch.zeros(sum(rooms), device=device) for _ in range(5)
@@ -115,14 +110,11 @@ class DeviceParameters:
             self.gradients.append(gradient)
             first += room
 
-    def known(
-        self, tensor: Tensor | None, below: Tensor | None = None, spare: int = 0
-    ) -> Known | None:
-        """A parameter and its gradient; as one with it, a matrix that follows it and `spare` rows
-        of zeros after the first layer's."""
+    def known(self, tensor: Tensor | None, below: Tensor | None = None) -> Known | None:
+        """A parameter and its gradient; as one with it, a matrix that follows it."""
         if tensor is None:
             return None
-        first, rows = self.place_of(tensor), len(tensor) + spare
+        first, rows = self.place_of(tensor), len(tensor)
         if below is not None:
             assert below.data_ptr() == tensor.data_ptr() + 4 * tensor.numel()
             rows += len(below)

@@ -1,6 +1,7 @@
 """Minibatches on the device: q, the vertices drawn by it, their blocks, and an epoch's order."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +32,7 @@ KINDS: dict[Draws, int] = {
     "systematic": SYSTEMATIC,
 }
 
-# Bytes that the blocks of K batches, and the table of drawn vertices, may take.
+# Bytes that a set of the blocks of K batches, and the table of drawn vertices, may take.
 _BUFFER_BYTES = 1 << 30
 # Programs for each of the device's processors that scan rows of Â.
 _PROGRAMS = 8
@@ -70,7 +71,8 @@ class DeviceSampler:
     The same estimator: weights count(u)/(t·q(u)) are unbiased, and vertices without an edge to
     any row are left out. A drawn vertex that is also one of the batch's own rows is among the
     sources twice. Draws depend only on the seed and the number of steps before them, so trainings
-    that take turns may share a sampler, unless it is told the norms of one network's rows.
+    that take turns may share a sampler, unless it is told the norms of one network's rows. There
+    are blocks for as many calls as there are `sets`.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class DeviceSampler:
         draws: Draws = "independent",
         exact_self: bool = False,
         own_rows: bool = False,
+        sets: int = 1,
     ) -> None:
         self.matrix, self.samples, self.seed = matrix, tuple(samples), seed
         self.distribution, self.kind = distribution, KINDS[draws]
@@ -103,7 +106,8 @@ class DeviceSampler:
         self.sizes = tuple(sizes[::-1])  # rows, from the lowest sources up to the batch
         self.count = min(count, self._most_batches())
         self.place = torch.full((self.count, matrix.n), NOWHERE, dtype=torch.int32, device=device)
-        self.buffers = [self._buffers(layer) for layer in range(len(self.samples))]
+        layers = range(len(self.samples))
+        self.sets = [[self._buffers(layer) for layer in layers] for _ in range(sets)]
         self.drawn = [DrawnVertices.empty(self.count, t, device) for t in self.samples]
         self.totals = torch.ones(self.count, dtype=torch.float64, device=device)
 
@@ -138,7 +142,7 @@ class DeviceSampler:
         return min(rows * (t + self.exact_self), scanned), scanned
 
     def _most_batches(self) -> int:
-        """How many batches fit the buffers."""
+        """How many batches fit the buffers of a set."""
         bytes_each = 4 * self.matrix.n
         for layer, t in enumerate(self.samples):
             capacity, scanned = self._capacity(layer)
@@ -153,11 +157,13 @@ class DeviceSampler:
             self.matrix.indices.device,
         )  # fmt: skip
 
-    def sample(self, rows: Tensor, steps: Tensor) -> list[BlockBuffers]:
+    def sample(self, rows: Tensor, steps: Tensor, into: int = 0) -> list[BlockBuffers]:
         """The blocks of `rows` (K, size) int32, -1 for none, from the input layer up.
 
-        `steps` (1,) int64 counts the batches before these. The next call overwrites the result.
+        `steps` (1,) int64 counts the batches before these. The next call with the same number of a
+        set, `into`, overwrites the result.
         """
+        buffers = self.sets[into]
         for layer in reversed(range(len(self.samples))):
             drawn = self.drawn[layer]
             seed = (self.seed * 61 + layer) % 2**62
@@ -173,18 +179,36 @@ class DeviceSampler:
                 q, sums_and_guide = law.q, (law.cumulative, law.guide)
                 draw_vertices(sums_and_guide, steps, seed, self.kind, drawn, self.place)
             cut_blocks(
-                rows, self.matrix.csr, drawn, self.place, q, totals, self.buffers[layer],
+                rows, self.matrix.csr, drawn, self.place, q, totals, buffers[layer],
                 exact_self=self.exact_self, programs=self.programs,
             )  # fmt: skip
             clear_place(drawn, self.place)
-            rows = self.buffers[layer].sources
-        return self.buffers
+            rows = buffers[layer].sources
+        return buffers
 
 
 def _processors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+@dataclass(frozen=True)
+class Group:
+    """K batches that were drawn together.
+
+    Attributes:
+        rows: (K, size) int32, -1 for none.
+        labels, row_weights: those of the rows; the weights of a batch sum to one.
+        active: (K,) int32, 1 if a batch has any row.
+        blocks: from the input layer up.
+    """
+
+    rows: Tensor
+    labels: Tensor
+    row_weights: Tensor
+    active: Tensor
+    blocks: list[BlockBuffers]
 
 
 class EpochBatches:
@@ -194,10 +218,11 @@ class EpochBatches:
         order: (groups, K, size) int32, the epoch's nodes, then -1.
         at: (1,) int64, the number of the next group.
         steps: (1,) int64, how many steps were taken before that group.
-        rows, labels, row_weights: those of the current group; the weights of a batch sum to one.
-        active: (K,) int32, 1 if a batch has any row.
+        drawn: the groups that were drawn last; two if there is more than one, so that one can be
+            drawn while steps are taken with the other.
         losses: (groups, K) of the epoch's steps.
-        empty: (1,) the share of rows of the group's first batch with no drawn neighbour.
+        empty: (1,) the share of rows, in the first batch of the group drawn last, with no drawn
+            neighbour.
     """
 
     def __init__(
@@ -223,6 +248,7 @@ class EpochBatches:
             "draws": config.draws,
             "exact_self": config.self_term == "exact",
             "own_rows": config.needs_own_rows,
+            "sets": min(groups, 2),
         }
         if shared is None or config.distribution == "optimal":
             shared = SharedData()
@@ -235,14 +261,18 @@ class EpochBatches:
         self.order = torch.full((groups, self.count, size), -1, dtype=torch.int32, device=device)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
         self.steps = torch.zeros(1, dtype=torch.int64, device=device)
-        self.rows = self.order[0].clone()
-        self.labels = data.labels[self.rows.clamp(min=0).long()]
-        self.row_weights = torch.zeros((self.count, size), device=device)
-        self.active = torch.zeros(self.count, dtype=torch.int32, device=device)
+        self.drawn = [self._group(blocks) for blocks in self.sampler.sets]
         self.losses = torch.zeros((groups, self.count), device=device)
         self.empty = torch.zeros(1, device=device)
         self.rng = torch.Generator(device)
         self.seed = config.seed
+
+    def _group(self, blocks: list[BlockBuffers]) -> Group:
+        rows = self.order[0].clone()
+        weights = torch.zeros(rows.shape, device=rows.device)
+        active = torch.zeros(self.count, dtype=torch.int32, device=rows.device)
+        labels = self.data.labels[rows.clamp(min=0).long()]
+        return Group(rows, labels, weights, active, blocks)
 
     @property
     def size(self) -> int:
@@ -262,27 +292,32 @@ class EpochBatches:
         self.order.view(-1)[: self.used] = mixed[: self.used]
         self.at.zero_()
 
-    def draw(self) -> list[BlockBuffers]:
-        """The next group's rows, labels, weights and blocks."""
-        self.rows.copy_(self.order.index_select(0, self.at)[0])
-        there = self.rows >= 0
+    def draw(self, into: int = 0, ahead: int = 0) -> Group:
+        """The group that is `ahead` of the next one, kept as number `into` of `drawn`.
+
+        Steps are counted as if all batches until then had rows.
+        """
+        group = self.drawn[into]
+        rows, labels = group.rows, group.labels
+        rows.copy_(self.order.index_select(0, (self.at + ahead) % len(self.order))[0])
+        there = rows >= 0
         # A missing row takes the label of node 0, which may have none, with weight zero.
-        self.labels.copy_(self.data.labels[self.rows.clamp(min=0)])
-        if not self.labels.is_floating_point():  # class ids, -1 for none
-            self.labels.clamp_(min=0)
-        weights = self._class_weights() * there
-        torch.div(weights, weights.sum(1, keepdim=True).clamp(min=1e-30), out=self.row_weights)
-        self.active.copy_(there.any(1))
-        blocks = self.sampler.sample(self.rows, self.steps)
+        labels.copy_(self.data.labels[rows.clamp(min=0)])
+        if not labels.is_floating_point():  # class ids, -1 for none
+            labels.clamp_(min=0)
+        weights = self._class_weights(labels, there) * there
+        torch.div(weights, weights.sum(1, keepdim=True).clamp(min=1e-30), out=group.row_weights)
+        group.active.copy_(there.any(1))
+        blocks = self.sampler.sample(rows, self.steps + ahead * self.count, into)
         if blocks:
             unmet = blocks[-1].offsets[: self.size + 1].diff() == 0
             self.empty.copy_((unmet & there[0]).sum() / there[0].sum().clamp(min=1))
-        return blocks
+        return group
 
-    def _class_weights(self) -> Tensor:
+    def _class_weights(self, labels: Tensor, there: Tensor) -> Tensor:
         if isinstance(self.loss, nn.CrossEntropyLoss) and self.loss.weight is not None:
-            return self.loss.weight[self.labels]
-        return torch.ones_like(self.row_weights)
+            return self.loss.weight[labels]
+        return torch.ones_like(there, dtype=torch.float32)
 
     def finish(self, losses: Tensor) -> None:
         """Keep a group's losses (K,), and go on to the next group."""

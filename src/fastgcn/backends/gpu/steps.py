@@ -1,7 +1,7 @@
 """An epoch of training steps on the device, recorded as CUDA graphs and replayed."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, cast
 
 import torch
@@ -10,19 +10,20 @@ from torch import Tensor, nn
 from fastgcn.backends.data import row_losses
 from fastgcn.backends.gpu.data import DeviceTrainingData
 from fastgcn.backends.gpu.matrix import SampledBlock, WholeBlock
-from fastgcn.backends.gpu.recording import SPARE, DeviceParameters, Recording
+from fastgcn.backends.gpu.recording import DeviceParameters, Recording
 from fastgcn.backends.gpu.sampler import EpochBatches
 from fastgcn.backends.steps import Adam, mean_loss
 from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.products import gather
 from fastgcn.kernels.gpu.step import (
+    Aside,
     NetworkStep,
     NetworkWeights,
     OutOfResources,
     adam,
     fits_one_tile,
 )
-from fastgcn.model import GCN, GraphConvolution
+from fastgcn.model import GCN
 from fastgcn.progress import note
 
 
@@ -37,11 +38,7 @@ def can_fuse(model: GCN, loss: nn.Module, batches: EpochBatches) -> bool:
     if len(model.layers) != 2 or len(batches.sampler.samples) != 1 or model.jumping != "none":
         return False
     _, second = model.convolutions
-    fits = fits_one_tile(
-        model.sizes[1] // (2 if model.pair else 1),
-        model.sizes[2],
-        own=second.own_weight is not None,
-    )
+    fits = fits_one_tile(model.sizes[1], model.sizes[2])
     known_norm = all(isinstance(norm, nn.Identity | nn.LayerNorm) for norm in model.norms)
     # Own rows of the output layer are the first of a batch's sources.
     leads = second.own_weight is None or batches.sampler.own_rows
@@ -162,14 +159,11 @@ class FullSteps:
         self.parameters.count(1)
 
 
-def spare_rows(layer: GraphConvolution) -> int:
-    """How many rows of zeros make the first layer's products fast: to a multiple of 16 or 64."""
-    rows = len(layer.weight) + (0 if layer.own_weight is None else len(layer.own_weight))
-    return -rows % (SPARE if rows > 4 * SPARE else 16)
-
-
 class FusedSteps:
-    """Draws K batches and takes K steps of a network of two layers in one recording."""
+    """Takes K steps of a network of two layers in one recording, and draws the next K meanwhile.
+
+    There are two recordings, which take turns, for a group is drawn where the one before is not.
+    """
 
     def __init__(
         self,
@@ -205,39 +199,55 @@ class FusedSteps:
             data.beside,
             weights,
             batches.size,
-            batches.sampler.buffers[0].sources.shape[1],
+            batches.drawn[0].blocks[0].sources.shape[1],
             rates=(rates[0], rates[1]),
             seed=seed,
             precision="tf32" if tf32 else "ieee",
         )
         device = batches.order.device
-        shape = batches.count, weights.members, self.step.tiles
+        shape = batches.count, weights.members, batches.size
         self.losses = torch.zeros(shape, device=device)
-        self.labels = batches.labels.int()
+        self.ahead = Aside(device)
         assert parameters.place_of(first.weight) == 0
-        changed = [*parameters.memory, self.step.turned, batches.at, batches.steps, batches.losses]
-        self.recording = Recording(self._work, device, changed, tf32=tf32)
+        changed = [
+            *parameters.memory, self.step.copied, batches.at, batches.steps, batches.losses
+        ]  # fmt: skip
+        self.first = Recording(self._draw, device)
+        self.recordings = [
+            Recording(partial(self._work, number), device, changed, tf32=tf32)
+            for number in range(len(batches.drawn))
+        ]
 
-    def _work(self) -> None:
+    def _draw(self) -> None:
+        self.batches.draw()
+
+    def _work(self, number: int) -> None:
         batches, moved = self.batches, self.parameters
-        (blocks,) = batches.draw()
-        self.labels.copy_(batches.labels)
+        group = batches.drawn[number]
+        (blocks,) = group.blocks
+        if len(batches.drawn) > 1:
+            with self.ahead:
+                batches.draw(1 - number, ahead=1)
         self.step.gather(0, blocks, batches.steps)
         for k in range(batches.count):
-            if k + 1 < batches.count:
-                with self.step.aside:
-                    self.step.gather(k + 1, blocks, batches.steps)
-            self.step(k, blocks, self.labels, batches.row_weights, batches.steps, self.losses)
+            self.step(
+                k, blocks, group.labels, group.row_weights, batches.steps, self.losses,
+                following=k + 1 < batches.count,
+            )  # fmt: skip
             adam(
                 *moved.memory, moved.gradient, moved.decay, batches.steps, moved.rate,
-                step=k, active=batches.active, turned=self.step.turned,
+                step=k, active=group.active, copied=self.step.copied,
             )  # fmt: skip
+        self.ahead.join()
         batches.finish(self.losses.sum((1, 2)))
-        batches.steps += batches.active.sum()
+        batches.steps += group.active.sum()
 
     def run(self) -> None:
-        for _ in range(len(self.batches.order)):
-            self.recording.play()
+        turns = len(self.recordings)
+        for number in range(len(self.batches.order)):
+            if number == 0 or turns == 1:
+                self.first.play()
+            self.recordings[number % turns].play()
         self.parameters.count(self.batches.n_steps)
 
 
@@ -263,7 +273,7 @@ class AutogradSteps:
         self.blocks = [
             SampledBlock(buffers, rows, self.current)
             for buffers, rows in zip(
-                batches.sampler.buffers, batches.sampler.sizes[1:], strict=True
+                batches.drawn[0].blocks, batches.sampler.sizes[1:], strict=True
             )
         ]
         self.dropout = model.dropout.by = CountedDropout(seed, batches.steps)
@@ -281,8 +291,8 @@ class AutogradSteps:
         batches = self.batches
         self.dropout.begin()
         self.model.train()
-        buffers = batches.sampler.buffers
-        sources = buffers[0].sources if buffers else batches.rows
+        group = batches.drawn[0]
+        sources = group.blocks[0].sources if group.blocks else group.rows
         ids = sources.index_select(0, self.current)[0]
         inputs, beside = self.data.dense_inputs, self.data.beside
         width = inputs.shape[1]
@@ -291,7 +301,7 @@ class AutogradSteps:
         for number, part in enumerate(parts):
             gather(part, ids, x[:, number * width : (number + 1) * width])
         labels, weights = (
-            part.index_select(0, self.current)[0] for part in (batches.labels, batches.row_weights)
+            part.index_select(0, self.current)[0] for part in (group.labels, group.row_weights)
         )
         loss = mean_loss(
             self.model, self.blocks, x,

@@ -71,67 +71,184 @@ def _normed(value, gamma, beta, n, d, NORM: tl.constexpr):
     return value
 
 
+@triton.jit
+def _of_member(value, n, member, d, MEMBERS: tl.constexpr):
+    """The columns of one network of `MEMBERS`; zero elsewhere."""
+    if MEMBERS > 1:
+        value = tl.where((n // (d // MEMBERS) == member)[None, :], value, 0.0)
+    return value
+
+
+@triton.jit
+def _last_weights(weight, n, d, classes, BC: tl.constexpr):
+    """The first d rows of W2 or R2."""
+    c = tl.arange(0, BC)
+    inside = (n < d)[:, None] & (c < classes)[None, :]
+    return tl.load(weight + n[:, None] * classes + c[None, :], mask=inside, other=0.0)
+
+
 @triton.jit(do_not_specialize=["step"])
 def activate(
-    step, z, bias, gamma, beta, n_sources, hidden, gradient, joined, size, room, d,
-    steps, seed, rate,
-    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PARTS: tl.constexpr,
-    MEMBERS: tl.constexpr, ROWS: tl.constexpr, BD: tl.constexpr,
+    step, z, bias, gamma, beta, n_sources, weight, own_weight, hidden, narrow, own, by_narrow,
+    size, room, d, classes, steps, seed, rate,
+    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, OWN: tl.constexpr,
+    PARTS: tl.constexpr, MEMBERS: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """hidden = dropped(ReLU(norm(Z + b))), one row for each source. gradient = joined = 0."""
-    each, half = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BD)
-    for member in tl.static_range(MEMBERS):
-        start = joined + (member * size + each)[:, None] * (2 * d // MEMBERS) + half[None, :]
-        inside = (each < size)[:, None] & (half < d // MEMBERS)[None, :]
-        tl.store(start, tl.zeros((ROWS, BD), tl.float32), mask=inside)
+    """hidden = dropped(ReLU(norm(Z + b))), one row for each source; by_narrow = 0.
+
+    `narrow` = hidden·W2 for each network, and `own` = hidden·R2 for the first `size` rows. Their
+    rows are padded with zeros, as are all that have a column for each class.
+    """
     count = tl.load(n_sources + step)
     first = tl.program_id(0) * ROWS
     if first < count:
-        row, n = first + tl.arange(0, ROWS), tl.arange(0, BD)
+        row, n, c = first + tl.arange(0, ROWS), tl.arange(0, BD), tl.arange(0, BC)
+        # Loaded first, so that one waits for them and for Z together.
+        w = _last_weights(weight, n, d, classes, BC)
+        if OWN:  # of a pair, the first network alone has R2
+            wanted = tl.where(first < size, d // MEMBERS, 0)
+            v = _last_weights(own_weight, n, wanted, classes, BC)
         there, value, _ = _before_relu(z, bias, row, n, count, room, d, HAS_BIAS, NORM, PARTS)
         value = tl.maximum(_normed(value, gamma, beta, n, d, NORM), 0.0)
         if DROP:
             value *= kept(tl.load(steps) + step, seed, 1, row, tl.arange(0, BD // 4), rate, BD)
-        place = row[:, None] * d + n[None, :]
-        tl.store(hidden + place, value, mask=there)
-        tl.store(gradient + place, value * 0, mask=there)
+        value = tl.where(there, value, 0.0)
+        tl.store(hidden + row[:, None] * d + n[None, :], value, mask=there)
+        for member in tl.static_range(MEMBERS):
+            mine = _of_member(value, n, member, d, MEMBERS)
+            place = (row[:, None] * MEMBERS + member) * BC + c[None, :]
+            inside = (row < count)[:, None] & (c < BC)[None, :]
+            tl.store(narrow + place, tl.dot(mine, w, input_precision=PRECISION), mask=inside)
+            tl.store(by_narrow + place, tl.zeros((ROWS, BC), tl.float32), mask=inside)
+        if OWN:  # noqa: SIM102 (a constant of the compiler)
+            if first < size:
+                place = row[:, None] * BC + c[None, :]
+                inside = (row < size)[:, None] & (c < BC)[None, :]
+                tl.store(own + place, tl.dot(value, v, input_precision=PRECISION), mask=inside)
+
+
+@triton.jit(do_not_specialize=["step"])
+def loss_rows(
+    step, offsets, columns, values, narrow, own, bias, labels, row_weights,
+    by_narrow, by_logits, losses, size, classes,
+    HAS_BIAS: tl.constexpr, OWN: tl.constexpr, MEMBERS: tl.constexpr,
+    ENTRIES: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """From narrow rows to the loss and back, for a row and one network of `MEMBERS` each:
+
+    logits = adj·narrow + own + b2, their weighted cross entropy, its gradient by logits, and
+    by_narrow += adjᵀ·by_logits. Of a pair, the second network has no own rows, and both products
+    count twice.
+    """
+    row, member, c = tl.program_id(0), tl.program_id(1), tl.arange(0, BC)
+    known = c < classes
+    begin, end = tl.load(offsets + step * size + row), tl.load(offsets + step * size + row + 1)
+    label = tl.load(labels + step * size + row)
+    row_weight = tl.load(row_weights + step * size + row)
+    constant = tl.zeros((BC,), tl.float32)
+    if OWN:
+        constant = tl.load(own + row * BC + c, mask=c * 0 + member == 0, other=0.0)
+    constant *= MEMBERS
+    if HAS_BIAS:
+        constant += tl.load(bias + c, mask=known, other=0.0)
+    e = begin + tl.arange(0, ENTRIES)
+    column = tl.load(columns + e, mask=e < end, other=0)
+    value = tl.load(values + e, mask=e < end, other=0.0)
+    mixed = tl.zeros((ENTRIES, BC), tl.float32)
+    for _ in range(begin, end, ENTRIES):
+        place = (column[:, None] * MEMBERS + member) * BC + c[None, :]
+        inside = (e < end)[:, None] & (c < BC)[None, :]
+        # The next entries are loaded before one waits for the rows of these.
+        e += ENTRIES
+        column = tl.load(columns + e, mask=e < end, other=0)
+        share = value
+        value = tl.load(values + e, mask=e < end, other=0.0)
+        mixed += tl.load(narrow + place, mask=inside, other=0.0) * share[:, None]
+    logits = tl.where(known, tl.sum(mixed, 0) * MEMBERS + constant, float("-inf"))
+    largest = tl.max(logits, 0)
+    chances = tl.exp(logits - largest)
+    normaliser = tl.sum(chances, 0)
+    true = c == label
+    at_label = tl.sum(tl.where(true, logits, 0.0), 0)
+    loss = row_weight * (largest + tl.log(normaliser) - at_label) / MEMBERS
+    tl.store(losses + (step * MEMBERS + member) * size + row, loss)
+    g = (chances / normaliser - tl.where(true, 1.0, 0.0)) * row_weight
+    tl.store(by_logits + (row * MEMBERS + member) * BC + c, g)
+    for start in range(begin, end, ENTRIES):
+        e = start + tl.arange(0, ENTRIES)
+        column = tl.load(columns + e, mask=e < end, other=0)
+        value = tl.load(values + e, mask=e < end, other=0.0)
+        place = (column[:, None] * MEMBERS + member) * BC + c[None, :]
+        inside = (e < end)[:, None] & (c < BC)[None, :]
+        tl.atomic_add(by_narrow + place, g[None, :] * value[:, None], mask=inside, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["step"])
 def activate_back(
-    step, z, bias, gamma, beta, n_sources, gradient, sums, room, d, steps, seed, rate,
-    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr,
-    ROWS: tl.constexpr, BD: tl.constexpr,
+    step, z, bias, gamma, beta, n_sources, weight, own_weight, by_narrow, by_logits, gradient, sums,
+    size, room, d, classes, steps, seed, rate,
+    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, OWN: tl.constexpr,
+    MEMBERS: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """gradient: from that by `hidden` to that by Z, in place; rows without a source are zero.
+    """gradient: that by Z of a batch's sources, from by_narrow·W2ᵀ, and by_logits·R2ᵀ of own rows.
+    Rows without a source are zero.
 
     `sums` (programs, 3, d) are parts of the gradients by the bias, and by the norm's weights.
     """
     count = tl.load(n_sources + step)
-    row, n = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BD)
-    place = row[:, None] * d + n[None, :]
-    there, value, scale = _before_relu(z, bias, row, n, count, room, d, HAS_BIAS, NORM, 1)
-    g = tl.load(gradient + place, mask=there, other=0.0)
-    g = tl.where(_normed(value, gamma, beta, n, d, NORM) > 0, g, 0.0)
-    if DROP:
-        g *= kept(tl.load(steps) + step, seed, 1, row, tl.arange(0, BD // 4), rate, BD)
-    sums += tl.program_id(0) * 3 * d + n
-    if NORM:
-        tl.store(sums + d, tl.sum(g * value, 0), mask=n < d)
-        tl.store(sums + 2 * d, tl.sum(g, 0), mask=n < d)
-        g = g * tl.load(gamma + n, mask=n < d, other=0.0)[None, :]
-        g -= (tl.sum(g, 1) / d)[:, None] + value * (tl.sum(g * value, 1) / d)[:, None]
-        g = tl.where(there, g * scale[:, None], 0.0)
-    tl.store(sums, tl.sum(g, 0), mask=n < d)
-    tl.store(gradient + place, g, mask=(row < room)[:, None] & (n < d)[None, :])
+    first = tl.program_id(0) * ROWS
+    if first < count:
+        row, n, c = first + tl.arange(0, ROWS), tl.arange(0, BD), tl.arange(0, BC)
+        known = (row < count)[:, None] & (c < BC)[None, :]
+        g = tl.zeros((ROWS, BD), tl.float32)
+        w = tl.trans(_last_weights(weight, n, d, classes, BC))
+        if OWN:
+            wanted = tl.where(first < size, d // MEMBERS, 0)
+            v = tl.trans(_last_weights(own_weight, n, wanted, classes, BC))
+        there, value, scale = _before_relu(z, bias, row, n, count, room, d, HAS_BIAS, NORM, 1)
+        for member in tl.static_range(MEMBERS):
+            place = (row[:, None] * MEMBERS + member) * BC + c[None, :]
+            back = tl.dot(
+                tl.load(by_narrow + place, mask=known, other=0.0), w, input_precision=PRECISION
+            )
+            g += _of_member(back, n, member, d, MEMBERS)
+        if OWN:  # noqa: SIM102 (a constant of the compiler)
+            if first < size:
+                mine = known & (row < size)[:, None]
+                place = row[:, None] * MEMBERS * BC + c[None, :]
+                g += tl.dot(
+                    tl.load(by_logits + place, mask=mine, other=0.0), v, input_precision=PRECISION
+                )
+        g = tl.where(there & (_normed(value, gamma, beta, n, d, NORM) > 0), g, 0.0)
+        if DROP:
+            g *= kept(tl.load(steps) + step, seed, 1, row, tl.arange(0, BD // 4), rate, BD)
+        part = sums + tl.program_id(0) * 3 * d + n
+        if NORM:
+            tl.store(part + d, tl.sum(g * value, 0), mask=n < d)
+            tl.store(part + 2 * d, tl.sum(g, 0), mask=n < d)
+            g = g * tl.load(gamma + n, mask=n < d, other=0.0)[None, :]
+            g -= (tl.sum(g, 1) / d)[:, None] + value * (tl.sum(g * value, 1) / d)[:, None]
+            g = tl.where(there, g * scale[:, None], 0.0)
+        tl.store(part, tl.sum(g, 0), mask=n < d)
+        place = gradient + row[:, None] * d + n[None, :]
+        tl.store(place, g, mask=(row < room)[:, None] & (n < d)[None, :])
+    else:
+        row, n = first + tl.arange(0, ROWS), tl.arange(0, BD)
+        place = gradient + row[:, None] * d + n[None, :]
+        nothing = tl.zeros((ROWS, BD), tl.float32)
+        tl.store(place, nothing, mask=(row < room)[:, None] & (n < d)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])
 def add_sums(
-    sums, by_bias, by_gamma, by_beta, count, d,
-    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, ROWS: tl.constexpr, BN: tl.constexpr,
+    step, sums, by_bias, by_gamma, by_beta, n_sources, d,
+    HAS_BIAS: tl.constexpr, NORM: tl.constexpr, EACH: tl.constexpr,
+    ROWS: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Add up the `count` parts of `activate_back`, for some columns of one of the three."""
+    """Add up the parts of `activate_back`, of `EACH` rows, for some columns of one of the three."""
+    count = tl.cdiv(tl.load(n_sources + step), EACH)
     which, n = tl.program_id(0), tl.program_id(1) * BN + tl.arange(0, BN)
     total = tl.zeros((ROWS, BN), tl.float32)
     for first in range(0, count, ROWS):
@@ -145,115 +262,3 @@ def add_sums(
     if NORM:
         tl.store(by_gamma + n, whole, mask=(n < d) & (which + n * 0 == 1))
         tl.store(by_beta + n, whole, mask=(n < d) & (which + n * 0 == 2))
-
-
-@triton.jit(do_not_specialize=["step"])
-def mix(
-    step, offsets, columns, values, hidden, joined, size, d, d_all,
-    ENTRIES: tl.constexpr, BD: tl.constexpr,
-):  # fmt: skip
-    """The left half of `joined`, which is zero, = adj·hidden, for a row and a network each.
-
-    A row of many entries is divided among several programs.
-    """
-    row, member, n = tl.program_id(0), tl.program_id(1), tl.arange(0, BD)
-    offsets += step * size
-    begin, end = tl.load(offsets + row), tl.load(offsets + row + 1)
-    first = begin + tl.program_id(2) * ENTRIES
-    if first < end:
-        total = tl.zeros((ENTRIES, BD), tl.float32)
-        for start in range(first, end, tl.num_programs(2) * ENTRIES):
-            e = start + tl.arange(0, ENTRIES)
-            column = tl.load(columns + e, mask=e < end, other=0)
-            value = tl.load(values + e, mask=e < end, other=0.0)
-            place = hidden + column[:, None] * d_all + member * d + n[None, :]
-            inside = (e < end)[:, None] & (n < d)[None, :]
-            total += tl.load(place, mask=inside, other=0.0) * value[:, None]
-        out = joined + (member * size + row) * 2 * d + n
-        if end - begin > ENTRIES:
-            tl.atomic_add(out, tl.sum(total, 0), mask=n < d)
-        else:
-            tl.store(out, tl.sum(total, 0), mask=n < d)
-
-
-@triton.jit(do_not_specialize=["step"])
-def unmix(
-    step, offsets, columns, values, by_row, gradient, size, d, d_all,
-    ENTRIES: tl.constexpr, BD: tl.constexpr,
-):  # fmt: skip
-    """gradient += adjᵀ·by_row, divided in the same way."""
-    row, member, n = tl.program_id(0), tl.program_id(1), tl.arange(0, BD)
-    offsets += step * size
-    end = tl.load(offsets + row + 1)
-    first = tl.load(offsets + row) + tl.program_id(2) * ENTRIES
-    if first < end:
-        g = tl.load(by_row + (member * size + row) * d + n, mask=n < d, other=0.0)
-        for start in range(first, end, tl.num_programs(2) * ENTRIES):
-            e = start + tl.arange(0, ENTRIES)
-            column = tl.load(columns + e, mask=e < end, other=0)
-            value = tl.load(values + e, mask=e < end, other=0.0)
-            place = gradient + column[:, None] * d_all + member * d + n[None, :]
-            inside = (e < end)[:, None] & (n < d)[None, :]
-            tl.atomic_add(place, g[None, :] * value[:, None], mask=inside, sem="relaxed")
-
-
-@triton.jit(do_not_specialize=["step"])
-def loss_rows(
-    step, hidden, weight, own_weight, bias, labels, row_weights,
-    joined, logit_gradient, by_row, gradient, by_bias, losses, size, d, d_all, classes,
-    HAS_BIAS: tl.constexpr, OWN: tl.constexpr, MEMBERS: tl.constexpr, PRECISION: tl.constexpr,
-    BR: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
-    """From mixed rows to the loss and back, for one network of `MEMBERS`:
-
-    logits = mixed·W2 + own·R2 + b2, their weighted cross entropy, and its gradients by logits, by
-    mixed rows and by own rows. `joined` is [mixed | own]. Of a pair, each network reads its half
-    of the hidden rows, the second has no R2, and both products count twice.
-    """
-    tile, member = tl.program_id(0), tl.program_id(1)
-    labels += step * size
-    row_weights += step * size
-    losses += (step * MEMBERS + member) * tl.num_programs(0)
-    weight += member * d * classes
-    joined += member * size * 2 * d
-    by_row += member * size * d
-    logit_gradient += member * size * BC
-    r = tile * BR + tl.arange(0, BR)
-    n, c = tl.arange(0, BD), tl.arange(0, BC)
-    inside = r < size
-    whole = (n < d)[:, None] & (c < classes)[None, :]
-    rows = inside[:, None] & (n < d)[None, :]
-    here = r[:, None] * d_all + member * d + n[None, :]
-    w = tl.load(weight + n[:, None] * classes + c[None, :], mask=whole, other=0.0)
-    mixed = tl.load(joined + r[:, None] * 2 * d + n[None, :], mask=rows, other=0.0)
-    logits = tl.dot(mixed, w, input_precision=PRECISION)
-    if OWN:
-        # Of a pair, the first network alone has R2.
-        has = whole & ((n * 0 + member) == 0)[:, None]
-        v = tl.load(own_weight + n[:, None] * classes + c[None, :], mask=has, other=0.0)
-        own = tl.load(hidden + here, mask=rows, other=0.0)
-        logits += tl.dot(own, v, input_precision=PRECISION)
-        tl.store(joined + r[:, None] * 2 * d + d + n[None, :], own, mask=rows)
-    logits *= MEMBERS
-    if HAS_BIAS:
-        logits += tl.load(bias + c, mask=c < classes, other=0.0)[None, :]
-    logits = tl.where((c < classes)[None, :], logits, float("-inf"))
-    largest = tl.max(logits, 1)
-    chances = tl.exp(logits - largest[:, None])
-    normaliser = tl.sum(chances, 1)
-    label = tl.load(labels + r, mask=inside, other=0)
-    true = c[None, :] == label[:, None]
-    row_weight = tl.load(row_weights + r, mask=inside, other=0.0) / MEMBERS
-    at_label = tl.sum(tl.where(true, logits, 0.0), 1)
-    loss = row_weight * (largest + tl.log(normaliser) - at_label)
-    tl.store(losses + tile, tl.sum(tl.where(inside, loss, 0.0), 0))
-    g = (chances / normaliser[:, None] - tl.where(true, 1.0, 0.0)) * row_weight[:, None]
-    if HAS_BIAS:
-        tl.atomic_add(by_bias + c, tl.sum(g, 0), mask=c < classes)
-    g *= MEMBERS
-    tl.store(logit_gradient + r[:, None] * BC + c[None, :], g, mask=inside[:, None])
-    back = tl.dot(g, tl.trans(w), input_precision=PRECISION)
-    tl.store(by_row + r[:, None] * d + n[None, :], back, mask=rows)
-    if OWN:
-        # The first sources are the batch's own rows, to whose gradient nothing was added yet.
-        tl.store(gradient + here, tl.dot(g, tl.trans(v), input_precision=PRECISION), mask=rows)

@@ -1,7 +1,6 @@
 """Training steps on a CUDA device: Adam for any network, and a step of two layers in few kernels.
 
-The step is that of `NetworkStep`. Its large products are torch's; everything between two of them
-is one kernel.
+The step is that of `NetworkStep`.
 """
 
 from dataclasses import dataclass
@@ -14,26 +13,18 @@ from torch import Tensor
 from triton.runtime.errors import OutOfResources as OutOfResources  # raised by `NetworkStep`
 
 from fastgcn.kernels.gpu.blocks import BlockBuffers
-from fastgcn.kernels.gpu.layers import (
-    activate,
-    activate_back,
-    add_sums,
-    gather_rows,
-    loss_rows,
-    mix,
-    unmix,
-)
+from fastgcn.kernels.gpu.dense import first_gradient, first_product, second_gradients
+from fastgcn.kernels.gpu.layers import activate, activate_back, add_sums, gather_rows, loss_rows
 
 
 @triton.jit(do_not_specialize=["step"])
 def _adam(
-    step, weight, mean, square, gradient, decay, active, steps, count, rate,
-    turned, wide,
-    SOME: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    step, weight, mean, square, gradient, decay, active, steps, count, rate, copied, first,
+    SOME: tl.constexpr, COPY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Adam (Kingma & Ba), L2 added to the gradient as torch does; the gradient is zero then.
 
-    Unless `D` is 0, `turned` (D, wide) is the transpose of the first weights.
+    With `COPY`, the `first` weights are copied.
     """
     if SOME:  # noqa: SIM102 (a constant of the compiler)
         if tl.load(active + step) == 0:
@@ -48,17 +39,14 @@ def _adam(
     m = 0.9 * m + 0.1 * g
     s = 0.999 * s + 0.001 * g * g
     number = (tl.load(steps) + step + 1).to(tl.float64)
-    first = 1.0 - tl.exp2(number * -0.15200309344504997)  # log2 of 0.9
-    second = 1.0 - tl.exp2(number * -0.0014434168696687186)  # log2 of 0.999
-    size = (rate / first).to(tl.float32)
-    root = tl.sqrt(s) / tl.sqrt(second).to(tl.float32)
+    one = 1.0 - tl.exp2(number * -0.15200309344504997)  # log2 of 0.9
+    two = 1.0 - tl.exp2(number * -0.0014434168696687186)  # log2 of 0.999
+    size = (rate / one).to(tl.float32)
+    root = tl.sqrt(s) / tl.sqrt(two).to(tl.float32)
     new = w - size * m / (root + 1e-8)
     tl.store(weight + place, new, mask=there)
-    if D > 0:  # a divisor of BLOCK: a program has whole rows, and writes whole pieces of columns
-        column = tl.arange(0, D)
-        row = tl.program_id(0) * (BLOCK // D) + tl.arange(0, BLOCK // D)
-        rows = tl.trans(tl.reshape(new, (BLOCK // D, D)))
-        tl.store(turned + column[:, None] * wide + row[None, :], rows, mask=(row < wide)[None, :])
+    if COPY:
+        tl.store(copied + place, new, mask=place < first)
     tl.store(mean + place, m, mask=there)
     tl.store(square + place, s, mask=there)
     tl.store(gradient + place, w * 0, mask=there)
@@ -75,40 +63,40 @@ def adam(
     *,
     step: int = 0,
     active: Tensor | None = None,
-    turned: Tensor | None = None,
+    copied: Tensor | None = None,
 ) -> None:
     """Adam's step of weights (m,) with their moments and L2, after `steps` (1,) + `step` others.
 
     The gradient (m,) is zero afterwards. Nothing is done if `active` (K,) is 0 at `step`.
-    `turned` (d, k) becomes the transpose of the first weights, if d is a power of two; any other
-    must be turned afterwards.
+    `copied` (k, d), of any float type, becomes a copy of the first k·d weights.
     """
     some = steps if active is None else active
-    d, wide = (0, 0) if turned is None else turned.shape
-    block = 512 if d == 0 else max(2048, d)
-    _adam[(triton.cdiv(len(weight), block),)](
+    _adam[(triton.cdiv(len(weight), _ADAM_BLOCK),)](
         step, weight, mean, square, gradient, decay, some, steps, len(weight), rate,
-        weight if turned is None else turned, wide,
-        SOME=active is not None, D=d if d & (d - 1) == 0 else 0, BLOCK=block,
+        weight if copied is None else copied, 0 if copied is None else copied.numel(),
+        SOME=active is not None, COPY=copied is not None, BLOCK=_ADAM_BLOCK,
     )  # fmt: skip
-    if turned is not None and d & (d - 1):
-        turned.copy_(weight[: d * wide].view(wide, d).T)
 
 
 # Rows, columns and entries of the kernels' tiles, for an H200.
 _GATHER = {"ROWS": 4, "COLUMNS": 512, "num_warps": 4}
-_TILE_ENTRIES = 2048
-_LOSS = {"BR": 16, "num_warps": 8, "num_stages": 1}
-_MIX = {"ENTRIES": 16, "num_warps": 4}
-_PIECES = 6  # programs for a row of many entries
+_ACTIVATE = {"ROWS": 16, "num_warps": 8}
+_BACK = {"ROWS": 16, "num_warps": 8}
+_LOSS = {"ENTRIES": 32, "num_warps": 4}
+_FIRST = {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 3}
+_FIRST_BACK = {"BF": 64, "BR": 32, "num_warps": 4, "num_stages": 3}
+_SECOND = {"BR": 64, "num_warps": 8}
 
-# The first product is cut into parts of at least this many columns, at most so many, which are
-# added up later: a batch has too few rows to keep a device busy.
-_PART, _PARTS = 384, 3
+# Programs of a product that keep the device busy, and the columns of the first one's tiles.
+_PROGRAMS, _PRODUCT_COLUMNS = 132, 128
+# Columns of the gathered rows are padded to a multiple of this, with zeros.
+_WIDE = 64
 
-# The widest row, and the most entries of W2 and R2, that one tile holds: an H200 has room for
-# 512 x 64 and some rows.
+# The widest row, and the most entries of W2, that one tile holds: an H200 has room for 512 x 64 and
+# some rows.
 _WIDEST, _LARGEST_TILE = 512, 1 << 15
+# Numbers that a program of Adam moves.
+_ADAM_BLOCK = 1024
 
 
 def _padded(width: int) -> int:
@@ -116,9 +104,9 @@ def _padded(width: int) -> int:
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def fits_one_tile(d: int, classes: int, *, own: bool) -> bool:
-    """True if a program can hold all of W2 and R2 (d, classes), and some rows beside them."""
-    entries = _padded(d) * _padded(classes) * (1 + own)
+def fits_one_tile(d: int, classes: int) -> bool:
+    """True if a program can hold all of W2 (d, classes), and some rows beside it."""
+    entries = _padded(d) * _padded(classes)
     return d % 4 == 0 and max(d, classes) <= _WIDEST and entries <= _LARGEST_TILE
 
 
@@ -135,7 +123,7 @@ class NetworkWeights:
     """The parameters of two layers; None for what a network does not have.
 
     Attributes:
-        first: W1 (F, d), or [W1; R1] (2F, d); rows of zeros may follow.
+        first: W1 (F, d), or [W1; R1] (2F, d).
         second: W2 (d, C), or [W2; R2] (2d, C).
         bias, gamma, beta: (d,) of the hidden rows, the latter two those of a layer norm.
         out_bias: (C,).
@@ -160,7 +148,9 @@ class NetworkStep:
 
     where Y, R1, R2, norm, biases and dropout may be missing. Batches have `size` rows and at most
     `sources` sources, of which the first `size` are the rows themselves if there is R2.
-    `precision` "tf32" or "ieee" is that of products in kernels; torch's setting is that of others.
+    With `precision` "tf32", the first layer's products and the gradients by weights take their
+    factors in bfloat16 and add up in float32, and other products are in TF32. With "ieee", torch
+    makes the first layer's, and its setting is theirs.
     What is dropped in step number i follows from `seed` and i, as in `CountedDropout`.
     """
 
@@ -177,37 +167,43 @@ class NetworkStep:
         precision: str = "tf32",
     ) -> None:
         self.x, self.beside, self.weights, self.size = x, beside, weights, size
-        self.rates, self.seed, self.precision = rates, seed % 2**62, precision
+        self.rates, self.seed = rates, seed % 2**62
+        # Three products in TF32 are as good as one in float32, and take far less time.
+        self.precision = "tf32" if precision == "tf32" else "tf32x3"
         self.width, device = x.shape[1], weights.first.weight.device
         self.columns = self.width * (1 if beside is None else 2)
-        wide, self.d = weights.first.weight.shape
-        self.parts = next(
-            n
-            for n in range(_PARTS, 0, -1)
-            if n == 1 or (wide % (16 * n) == 0 and wide >= n * _PART)
-        )
         self.members, self.classes = weights.members, weights.second.weight.shape[1]
-        self.half = self.d // self.members
-        self.bd, self.bc = _padded(self.half), _padded(self.classes)
-        self.tiles = triton.cdiv(size, _LOSS["BR"])
-        # Two, so that the rows of the next step are gathered during this one.
-        self.inputs = [torch.zeros((sources, wide), device=device) for _ in range(2)]
-        self.z = torch.zeros((self.parts, sources, self.d), device=device)
-        self.hidden, self.gradient = (
-            torch.zeros((sources, self.d), device=device) for _ in range(2)
-        )
-        # Products are faster with this one; `turn` or `adam` must follow the weights.
-        self.turned = torch.zeros((self.d, wide), device=device)
-        self.turn()
-        self.sums = torch.zeros((sources, 3, self.d), device=device)
-        self.joined = torch.zeros((self.members, size, 2 * self.half), device=device)
-        self.by_row = torch.zeros((self.members, size, self.half), device=device)
-        self.logit_gradient = torch.zeros((self.members, size, self.bc), device=device)
-        self.aside = Aside(device)
+        self.d = weights.first.weight.shape[1]
+        self.bd, self.bc = _padded(self.d), _padded(self.classes)
+        # What the large products read. TF32 takes two to eight times as long in them.
+        self.kept = torch.bfloat16 if precision == "tf32" else torch.float32
+        self.bn = min(self.bd, _PRODUCT_COLUMNS)
+        wide = -(-self.columns // _WIDE) * _WIDE
+        tiles = triton.cdiv(sources, _FIRST["BM"]) * triton.cdiv(self.d, self.bn)
+        self.parts = min(triton.cdiv(_PROGRAMS, tiles), wide // _WIDE)
+        if self.kept == torch.float32:  # by torch
+            self.parts = 1
+        tiles = triton.cdiv(wide, _FIRST_BACK["BF"]) * triton.cdiv(self.d, self.bn)
+        self.pieces = triton.cdiv(_PROGRAMS, tiles)
 
-    def turn(self) -> None:
-        """Copy the first layer's weights."""
-        self.turned.copy_(self.weights.first.weight.T)
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        # Two, so that the rows of the next step are gathered during this one.
+        self.inputs = [zeros(sources, wide, dtype=self.kept) for _ in range(2)]
+        self.weight = zeros(wide, self.d, dtype=self.kept)
+        self.copied.copy_(weights.first.weight)
+        self.z = zeros(self.parts, sources, self.d)
+        self.hidden, self.gradient = (zeros(sources, self.d, dtype=self.kept) for _ in range(2))
+        self.narrow, self.by_narrow = (zeros(sources, self.members, self.bc) for _ in range(2))
+        self.own, self.by_logits = zeros(size, self.bc), zeros(size, self.members, self.bc)
+        self.sums = zeros(triton.cdiv(sources, _BACK["ROWS"]), 3, self.d)
+        self.aside, self.gathering = Aside(device), Aside(device)
+
+    @property
+    def copied(self) -> Tensor:
+        """The copy of W1 that the first product reads, which must follow it."""
+        return self.weight[: self.columns]
 
     def gather(self, step: int, blocks: BlockBuffers, steps: Tensor) -> None:
         """Gather the input rows of batch number `step` among K. They do not depend on weights."""
@@ -229,82 +225,90 @@ class NetworkStep:
         row_weights: Tensor,
         steps: Tensor,
         losses: Tensor,
+        *,
+        following: bool = False,
     ) -> None:
         """Losses and gradients of the batch whose rows were gathered, before which `steps` (1,)
         + `step` were taken.
 
         `labels` and `row_weights` (K, s): the weights of a batch sum to one and are zero where
-        there is no row. `losses` (K, members, tiles) receives the loss, in parts to be added up.
+        there is no row. `losses` (K, members, s) receives those of the rows, times their weights.
+        The rows of the `following` batch, if there is one, are gathered meanwhile.
         """
         known, x, room = self.weights, self.inputs[step % 2], blocks.sources.shape[1]
-        cut = x.view(len(x), self.parts, -1).transpose(0, 1)
-        turned = self.turned.view(self.d, self.parts, -1).permute(1, 2, 0)
-        torch.bmm(cut, turned, out=self.z)
+        d, size, classes = self.d, self.size, self.classes
         bias, gamma, beta, out_bias = (
             known.first if each is None else each
             for each in (known.bias, known.gamma, known.beta, known.out_bias)
         )
-        bd = _padded(self.d)
-        rows = max(1, _TILE_ENTRIES // bd)
-        normed = self.z, bias.weight, gamma.weight, beta.weight, blocks.n_sources
-        dropped = steps, self.seed, self.rates[1]
-        kind = {
-            "HAS_BIAS": known.bias is not None, "NORM": known.gamma is not None,
-            "DROP": self.rates[1] > 0, "ROWS": rows, "BD": bd,
-        }  # fmt: skip
-        tiles = triton.cdiv(room, rows)
-        activate[(tiles,)](
-            step, *normed, self.hidden, self.gradient, self.joined, self.size, room, self.d,
-            *dropped, PARTS=self.parts, MEMBERS=self.members, **kind,
+        w2, count = known.second.weight, blocks.n_sources
+        r2 = w2[d:] if known.own else w2
+        own = {"OWN": known.own, "MEMBERS": self.members}
+        dots = {"PRECISION": self.precision}
+        norm = {"HAS_BIAS": known.bias is not None, "NORM": known.gamma is not None}
+        kind = norm | own | dots | {"DROP": self.rates[1] > 0, "BD": self.bd, "BC": self.bc}
+        normed = self.z, bias.weight, gamma.weight, beta.weight, count, w2, r2
+        shape = size, room, d, classes, steps, self.seed, self.rates[1]
+        self._first_product(step, x, count)
+        if following:  # begun now: both wait for memory
+            with self.gathering:
+                self.gather(step + 1, blocks, steps)
+        activate[(triton.cdiv(room, _ACTIVATE["ROWS"]),)](
+            step, *normed, self.hidden, self.narrow, self.own, self.by_narrow, *shape,
+            PARTS=self.parts, **kind, **_ACTIVATE,
         )  # fmt: skip
-        of_rows = self.size, self.half, self.d
-        mix[(self.size, self.members, _PIECES)](
-            step, *blocks.csr, self.hidden, self.joined, *of_rows, BD=self.bd, **_MIX
-        )
-        w2, r2 = known.second.weight[: self.d], known.second.weight[self.d :]
-        loss_rows[(self.tiles, self.members)](
-            step, self.hidden, w2, r2 if known.own else w2, out_bias.weight, labels, row_weights,
-            self.joined, self.logit_gradient, self.by_row, self.gradient, out_bias.gradient, losses,
-            *of_rows, self.classes,
-            HAS_BIAS=known.out_bias is not None, OWN=known.own, MEMBERS=self.members,
-            PRECISION=self.precision, **_LOSS, BD=self.bd, BC=self.bc,
+        loss_rows[(size, self.members)](
+            step, *blocks.csr, self.narrow, self.own, out_bias.weight, labels, row_weights,
+            self.by_narrow, self.by_logits, losses, size, classes,
+            HAS_BIAS=known.out_bias is not None, **own, BC=self.bc, **_LOSS,
         )  # fmt: skip
         with self.aside:
-            self._second_gradients()
-        unmix[(self.size, self.members, _PIECES)](
-            step, *blocks.csr, self.by_row, self.gradient, *of_rows, BD=self.bd, **_MIX
-        )
-        activate_back[(tiles,)](
-            step, *normed, self.gradient, self.sums, room, self.d, *dropped, **kind
-        )
-        with self.aside:
-            add_sums[(3 if kind["NORM"] else 1, triton.cdiv(self.d, 16))](
-                self.sums, bias.gradient, gamma.gradient, beta.gradient, tiles, self.d,
-                HAS_BIAS=kind["HAS_BIAS"], NORM=kind["NORM"], ROWS=64, BN=16,
+            second_gradients[(triton.cdiv(max(room, size), _SECOND["BR"]),)](
+                step, self.hidden, self.by_narrow, self.by_logits, count,
+                known.second.gradient, out_bias.gradient, size, d, classes,
+                HAS_BIAS=known.out_bias is not None, **own, **dots, BD=self.bd, BC=self.bc,
+                **_SECOND,
             )  # fmt: skip
-        self._first_gradients(x)
+        activate_back[(triton.cdiv(room, _BACK["ROWS"]),)](
+            step, *normed, self.by_narrow, self.by_logits, self.gradient, self.sums, *shape,
+            **kind, **_BACK,
+        )  # fmt: skip
+        with self.aside:
+            add_sums[(3 if norm["NORM"] else 1, triton.cdiv(d, 16))](
+                step, self.sums, bias.gradient, gamma.gradient, beta.gradient, count, d,
+                EACH=_BACK["ROWS"], **norm, ROWS=64, BN=16,
+            )  # fmt: skip
+        self._first_gradient(step, x, count)
         self.aside.join()
+        self.gathering.join()
 
-    def _second_gradients(self) -> None:
-        known, d, half = self.weights, self.d, self.half
-        second, by_logits = known.second.gradient, self.logit_gradient[:, :, : self.classes]
-        if self.members == 1:
-            used = self.joined[0] if known.own else self.joined[0, :, :d]
-            torch.mm(used.T, by_logits[0], out=second)
+    def _first_product(self, step: int, x: Tensor, count: Tensor) -> None:
+        """z, in parts to be added up, = x·W1; by torch in float32."""
+        if self.kept == torch.float32:
+            torch.mm(x, self.weight, out=self.z[0])
             return
-        # What would join the two networks of a pair has no gradient, nor has what the second lacks.
-        for member in range(2):
-            rows = slice(member * half, (member + 1) * half)
-            torch.mm(self.joined[member, :, :half].T, by_logits[member], out=second[rows])
-        torch.mm(self.joined[0, :, half:].T, by_logits[0], out=second[d : d + half])
+        (room, wide), d = x.shape, self.d
+        grid = triton.cdiv(room, _FIRST["BM"]), triton.cdiv(d, self.bn), self.parts
+        first_product[grid](
+            step, x, self.weight, count, self.z, room, wide, d,
+            PARTS=self.parts, BN=self.bn, **_FIRST,
+        )  # fmt: skip
 
-    def _first_gradients(self, x: Tensor) -> None:
-        first, half, width, every = self.weights.first.gradient, self.half, self.width, self.columns
-        if self.members == 1:
-            torch.mm(x.T, self.gradient, out=first)
+    def _first_gradient(self, step: int, x: Tensor, count: Tensor) -> None:
+        """The gradient by W1 = xᵀ·gradient, without that by what the second of a pair lacks."""
+        out, d, width = self.weights.first.gradient, self.d, self.width
+        half = d // self.members
+        if self.kept == torch.float32:
+            torch.mm(x[:, : self.columns].T, self.gradient, out=out)
+            if self.members == 2:
+                out[width:, half:].zero_()
             return
-        torch.mm(x[:, :width].T, self.gradient, out=first[:width])
-        first[width:every, :half] = x[:, width:every].T @ self.gradient[:, :half]
+        wide = x.shape[1]
+        grid = triton.cdiv(wide, _FIRST_BACK["BF"]), triton.cdiv(d, self.bn), self.pieces
+        first_gradient[grid](
+            step, x, self.gradient, count, out, wide, self.columns, d, width, half,
+            PIECES=self.pieces, BN=self.bn, **_FIRST_BACK,
+        )  # fmt: skip
 
 
 class Aside:
