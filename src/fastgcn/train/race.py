@@ -191,7 +191,7 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
             advance(max(0, rounds[-1] - len(running.pop(number).history)))
 
         for done, epochs in enumerate(rounds):
-            failed = _train(running, epochs, advance)
+            failed = train_side_by_side(running, epochs, advance)
             for number, wrong in failed.items():
                 note(f"Dropped {found[number].name}, where {wrong}")
                 drop(number)
@@ -226,10 +226,11 @@ def _close(each: Tried, best: Tried, share: float) -> bool:
     return best.score - each.score <= share * abs(best.score)
 
 
-def _train(
+def train_side_by_side(
     running: Mapping[int, Training], epochs: int, advance: Callable[[int], None]
 ) -> dict[int, NotFiniteError]:
-    """Train all candidates up to so many epochs; those whose numbers went wrong, and how."""
+    """Train all up to so many epochs, on threads of their own as long as there are several; those
+    whose numbers went wrong, and how."""
     stopped, failed = threading.Event(), {}
 
     def train(number: int) -> None:

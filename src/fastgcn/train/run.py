@@ -464,7 +464,7 @@ class RunFolder:
     ) -> Network:
         sizes, task = about["sizes"], network_task(about)
         if module is None:
-            return build_model(config, sizes, task)
+            return build_model(config, sizes, task, ensemble=about.get("ensemble", 1))
         inner = module.module if isinstance(module, OwnNetwork) else module
         return own_network(copy.deepcopy(inner), config, sizes, task)
 
@@ -536,6 +536,7 @@ def describe(
         "sizes": list(model.sizes),
         "multilabel": model.multilabel,
         **({"task": model.task} if model.task == "regression" else {}),
+        **({"ensemble": model.ensemble} if model.ensemble > 1 else {}),
         "decision": model.decision.to_dict(),
         "class_names": None if class_names is None else list(class_names),
         "feature_names": None if feature_names is None else list(feature_names),
