@@ -85,6 +85,7 @@ def test_it_is_kept_and_used_like_any_other(tmp_path: Path) -> None:
     assert as_gcn(loaded.model).ensemble == 2
     np.testing.assert_array_equal(predict(loaded, graph), predict(run, graph))
     np.testing.assert_allclose(predict(run, graph, [3, 1]), predict(run, graph)[[3, 1]], rtol=1e-4)
+    assert "of 4 kept, in the first of 2 networks" in repr(run)
     assert fastgcn.explain(run, graph, 3).neighbors is not None
     sampled = predict(run, graph, [0, 1], samples=graph.n_nodes)
     assert sampled.shape == (2, graph.n_classes)

@@ -310,6 +310,7 @@ def _announce(graph: "Graph", config: "TrainConfig") -> None:
         f"{'ÂX precomputed' if config.precompute else 'nothing precomputed'}, "
         f"{'inductive' if config.inductive else 'transductive'}; "
         f"batch {'all' if config.method == 'gcn' else f'{config.batch_size:,}'}, "
+        f"{f'{config.ensemble} networks, ' if config.ensemble > 1 else ''}"
         f"up to {config.epochs} epochs, learning rate {config.learning_rate:g}, seed {config.seed}"
     )
 

@@ -125,7 +125,7 @@ def on_nodes(run: Run, found: Scored) -> str:
     """Of which nodes a score is, and of which epoch of the run."""
     return (
         f"on {len(found.nodes):,} {found.part_name} nodes; "
-        f"epoch {run.metrics['best_epoch']} of {run.metrics['epochs']} kept, "
+        f"{run.kept}, "
         f"seed {run.config.seed}{'' if run.stopped is None else '; training is not finished'}"
     )
 

@@ -149,6 +149,13 @@ class Run:
         module = import_module("fastgcn.infer.explain")
         return cast("Explanation", module.explain(self, graph, node, **options))
 
+    @property
+    def kept(self) -> str:
+        """What the model is, in words: the epoch, and how many networks."""
+        of = f"epoch {self.metrics.get('best_epoch')} of {self.metrics.get('epochs')}"
+        k = self.model.ensemble
+        return f"{of} kept" + (f", in the first of {k} networks" if k > 1 else "")
+
     def __repr__(self) -> str:
         return f"Run({', '.join(f'{name}={value}' for name, value in self._facts().items())})"
 
@@ -168,7 +175,7 @@ class Run:
         facts: dict[str, Any] = {
             "dataset": found.get("dataset"),
             "method": self.config.method,
-            "epochs": f"{found.get('best_epoch')} of {found.get('epochs')} kept",
+            "kept": self.kept,
         }
         facts |= {name: f"{found[name]:.4f}" for name in names if found.get(name) is not None}
         return facts | {"path": None if self.path is None else str(self.path)}
