@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count, islice
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,9 @@ from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Content
-from fastgcn.train.loop import fit
+from fastgcn.train.loop import fit_choice
+from fastgcn.train.race import Choice
+from fastgcn.train.run import Run
 from fastgcn.train.training import Training
 
 OWN_SPLIT = "own"  # the only split that the data set has
@@ -209,12 +212,18 @@ def _curve_key(key: Record) -> Record:
     return key | {"experiment": "curve"}
 
 
+def train(graph: Graph, config: TrainConfig, **options: Any) -> Run:
+    """`fastgcn.fit` with settings that are complete, so that nothing is left to choose."""
+    assert config.is_complete
+    return fit_choice(graph, Choice(config), **options)
+
+
 def _train(case: Case, config: TrainConfig, timed: bool) -> Record:
     seed = config.seed if case.split == "random" else None
     on = graph(case.data, case.split, seed)
     if timed:
         return follow(on, config)
-    metrics = fit(on, config).metrics
+    metrics = train(on, config).metrics
     return {name: value for name, value in metrics.items() if name != "test_classes"}
 
 

@@ -55,8 +55,13 @@ _NEVER_RUN = (
     "-fastgcn.graph.convert_networkx",
     "-fastgcn.train.run_files",
 )
+# A training that chooses its settings, as `fit(graph)` does.
 GPU_CODE = ("fastgcn.train.loop", *_NEVER_RUN)
 CPU_CODE = (*GPU_CODE, *ON_CPU[1:])
+# A training with given settings (`cases.train`) runs nothing of what chooses some. `NO_RACE` is for
+# one whose key names a preset, `GIVEN_CODE` for one whose key has all settings.
+NO_RACE = ("-fastgcn.train.race",)
+GIVEN_CODE = (*CPU_CODE, *NO_RACE, "-fastgcn.train.automatic", "-fastgcn.train.presets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Measurement:
     label: str
     key: Key
     how: Callable[[], Record]
-    code: tuple[str, ...] = CPU_CODE
+    code: tuple[str, ...] = GIVEN_CODE
     instead: Key | None = None  # the key of another result that does as well
     optional: bool = False  # left out where its data cannot be downloaded
     alone: bool = False  # it is timed, so nothing else may run beside it, or it must be done here
