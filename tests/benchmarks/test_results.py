@@ -223,7 +223,7 @@ def test_data_that_cannot_be_had_is_left_out_where_it_may_be(tmp_path: Path) -> 
         kept.measure(Measurement("", {"k": 1}, offline))
 
 
-def test_results_of_a_dirty_commit_are_refused_and_marked(
+def test_results_of_a_dirty_commit_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for commit, clean in ((None, False), ("49c4a745592e-dirty", False), ("49c4a745592e", True)):
@@ -234,10 +234,25 @@ def test_results_of_a_dirty_commit_are_refused_and_marked(
         else:
             with pytest.raises(InputError, match="results of clean commits alone"):
                 check_commit(OWN_FOLDER)
-        (tmp_path / "r.jsonl").write_text(line({"k": 1}, where={"commit": commit}))
-        kept = Results(tmp_path / "r.jsonl")
-        kept.get({"k": 1})
-        assert any("Not of a clean commit" in note for note in kept.notes()) != clean
+
+
+@pytest.mark.parametrize("commit", [None, "49c4a745592e-dirty", "49c4a745592e"])
+@pytest.mark.parametrize("same", [False, True])
+def test_results_belong_to_a_commit_by_its_name_or_by_their_code(
+    tmp_path: Path, commit: str | None, same: bool
+) -> None:
+    """Of a dirty commit, they belong to this one if their code is its own; that is said."""
+    write = fresh if same else line
+    clean = fresh({"k": 2}, where={"commit": "49c4a745592e"})
+    (tmp_path / "r.jsonl").write_text(write({"k": 1}, where={"commit": commit}) + clean)
+    kept = Results(tmp_path / "r.jsonl")
+    kept.get({"k": 1})
+    kept.get({"k": 2})
+    notes = " ".join(kept.notes())
+    named = commit == "49c4a745592e"
+    assert ("measured (1 of them before it was committed)." in notes) == (not named and not same)
+    assert ("Measured before a commit: 1 of 2 results" in notes) == (not named and same)
+    assert ("**Stale**" in notes) != same
 
 
 def test_a_clean_tree_is_one_without_changes_in_its_sources(
