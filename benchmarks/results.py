@@ -257,11 +257,11 @@ class Results:
         lost = sum(map(is_stale, early))
         if same := len(early) - lost:
             notes.append(
-                f"Measured before a commit: {same:,} of {len(lines):,} results above; by its hash, "
-                "the measured code is that of this page's commit."
+                f"{same:,} of {len(lines):,} results above were measured before their code was "
+                "committed; by its hash, it is the present code."
             )
         if stale := self.stale_used:
-            uncommitted = f" ({lost:,} of them before it was committed)" if lost else ""
+            uncommitted = f"; {lost:,} of them are of no clean commit" if lost else ""
             notes.append(
                 f"{STALE}: the code behind {stale:,} of {len(lines):,} results above has changed "
                 f"since they were measured{uncommitted}."

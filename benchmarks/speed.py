@@ -350,7 +350,8 @@ def show_trainings(records: Records) -> Shown:
     for data, found in records.items():
         ours, plain = found["ours"], found["plain"]
         value = ours["seconds"] / plain["seconds"]
-        claims.append(Claim(what=f"{data}: ours / a plain program's", value=value, at_most=0.1))
+        what = f"{data}, the paper's settings: seconds of ours / of a plain program"
+        claims.append(Claim(what=what, value=value, at_most=0.1))
         threads = "one thread" if found["plain_threads"] == 1 else "all threads"
         rows += [
             (f"{data}: {name}", str(run["epochs"]), short(run["seconds"]),

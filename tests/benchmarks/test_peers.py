@@ -272,6 +272,15 @@ def test_the_table_pairs_runs_and_calls_ties(tmp_path: Path) -> None:
     assert [each[-1] for each in claims.rows] == ["yes", "no"]
 
 
+def test_a_lead_equal_to_its_bound_is_met(tmp_path: Path) -> None:
+    """In binary, 0.597 - 0.600 is less than -0.003."""
+    pairs = {who: [(0.5, 0.597 if who == OURS else 0.600)] for who in (OURS, *KINDS)}
+    results = on_file(tmp_path / "r.jsonl", pairs)
+    claims = paired.claims(Plan(("cora",), splits=1, seeds=1), results)
+    assert claims is not None
+    assert claims.rows[0][1:] == ("-0.3 points", "at least -0.3 points", "yes")
+
+
 def test_a_duel_is_judged_at_the_peers_best_score() -> None:
     peer = {"seconds": [10.0, 20.0, 30.0], "val_micro_f1": [0.5, 0.8, 0.7]}
     ours = {"seconds": [1.0, 4.0], "val_micro_f1": [0.5, 0.9], "whole": 9.0, "kept": 0.9}

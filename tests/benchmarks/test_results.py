@@ -250,8 +250,8 @@ def test_results_belong_to_a_commit_by_its_name_or_by_their_code(
     kept.get({"k": 2})
     notes = " ".join(kept.notes())
     named = commit == "49c4a745592e"
-    assert ("measured (1 of them before it was committed)." in notes) == (not named and not same)
-    assert ("Measured before a commit: 1 of 2 results" in notes) == (not named and same)
+    assert ("measured; 1 of them are of no clean commit." in notes) == (not named and not same)
+    assert ("1 of 2 results above were measured before" in notes) == (not named and same)
     assert ("**Stale**" in notes) != same
 
 
