@@ -26,6 +26,7 @@ from benchmarks.peers.search import Trainer, Tried, select, train
 from benchmarks.results import Results, code_hash
 
 from fastgcn import Graph, TrainConfig, fit, load
+from fastgcn.train.automatic import candidates
 from fastgcn.train.training import best_epoch, should_stop
 from tests.communities import communities
 
@@ -126,6 +127,14 @@ def test_the_stopping_rule_is_ours(monkeypatch: pytest.MonkeyPatch, small_graph:
         trainer.epoch()
     assert trainer.result() == found
     np.testing.assert_array_equal(trainer.predictions(), kept)
+
+
+@pytest.mark.parametrize("n", [90, 6000])
+def test_peers_have_our_budget(n: int) -> None:
+    """In full passes, which their epochs are; up to 5,000 nodes ours have less patience."""
+    config = candidates(communities(n=n), sampled=False, device="cpu")[0].config
+    assert config.epochs == search.EPOCHS
+    assert config.patience == search.PATIENCE if n > 5000 else config.patience < search.PATIENCE
 
 
 def test_a_trainer_begins_again(quick: Graph) -> None:
