@@ -111,7 +111,7 @@ def _case(
     rates = rates or (config.learning_rate,)
     return Case(
         label=name, data=data, split=split, config=config, rates=rates, seeds=seeds,
-        search_seeds=seeds, published=published,
+        published=published,
     )  # fmt: skip
 
 
