@@ -29,9 +29,9 @@ from fastgcn.train.decision import decide, usual_scores, warnings
 from fastgcn.train.divergence import NotFiniteError, what_to_change
 from fastgcn.train.ensemble import Further, MakeBackend, joined, networks_of, train_further
 from fastgcn.train.presets import resolve, resolve_own
-from fastgcn.train.race import Choice, check_room, choose
+from fastgcn.train.race import Choice, choose
 from fastgcn.train.run import Run, RunFolder, describe, module_name
-from fastgcn.train.training import Training, best_epoch, should_stop
+from fastgcn.train.training import Training, best_epoch, check_room, should_stop
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard

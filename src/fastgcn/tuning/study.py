@@ -34,9 +34,9 @@ from fastgcn.progress import note, progress, shown
 from fastgcn.train.decision import chosen_metric
 from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.loop import fit_choice, resume
-from fastgcn.train.race import Choice, check_room, choose, rounds_of
+from fastgcn.train.race import Choice, choose, rounds_of
 from fastgcn.train.run import Run, RunFolder
-from fastgcn.train.training import Training
+from fastgcn.train.training import Training, check_room
 from fastgcn.tuning.space import params_of, settings_of, space
 from fastgcn.writing import write_text
 
