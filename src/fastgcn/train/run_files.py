@@ -81,7 +81,7 @@ _TASK: dict[str, Check] = {"task": one_of(TASKS)}
 ABOUT = record(
     {
         "config": mapping(anything),
-        "data": optional(record({"data": text()})),
+        "data": optional(record({}, {"data": text()})),
         "fingerprint": digest,
     },
     {
