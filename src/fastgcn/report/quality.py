@@ -11,7 +11,7 @@ from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import has_label
-from fastgcn.infer.predict import embed, evaluate, predict
+from fastgcn.infer.predict import as_trained, embed, evaluate, predict
 from fastgcn.metrics import Decision, Metrics, measure
 from fastgcn.report.page import Content, Figure, Section, Table
 from fastgcn.report.plots import bars, heatmap, scatter
@@ -79,6 +79,7 @@ class Evaluated(Scored):
 
 def evaluate_run(run: Run, graph: Graph, part: str | None = None) -> Evaluated:
     """Predict the labelled nodes of a part; by default the first of test, val, train with some."""
+    graph = as_trained(run, graph)
     part, nodes = labelled_part(graph, PART_NAMES if part is None else (part,))
     evaluate(run, graph, nodes[:1])  # checks that the network and the graph fit together
     probabilities = predict(run, graph, nodes)

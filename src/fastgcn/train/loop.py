@@ -17,6 +17,7 @@ from fastgcn.backends.data import SharedData, check_trainable
 from fastgcn.config import SETTINGS, TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.data.load import load
+from fastgcn.data.splits import with_split
 from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.compiling import clock
@@ -61,7 +62,7 @@ def fit(
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
     `graph` is a `Graph`, or what `fastgcn.load` takes: a path, a name, or a graph of PyG, networkx
-    or OGB.
+    or OGB. A labelled graph without a split gets that of `random_split(graph)`.
 
     Settings are given by `config`, by name (`epochs=20`), or both; a name overrides the config.
     Settings that are not given come from the named preset (`preset="paper"`), or are chosen for
@@ -98,6 +99,10 @@ def fit(
     with shown(progress):
         if not isinstance(graph, Graph):
             graph = load(graph)
+        if shard is None:
+            graph = with_split(graph)
+            if run_dir is not None:
+                RunFolder.check_free(Path(run_dir))
         if model is not None and not isinstance(model, nn.Module):
             raise InputError(
                 f"model must be a torch.nn.Module, got {type(model).__name__}; its "
@@ -211,7 +216,7 @@ def resume(
     """
     path = Path(run_dir)
     if shard is None:
-        folder = RunFolder.to_resume(path)
+        graph, folder = with_split(graph), RunFolder.to_resume(path)
     else:
         about = shard.group.broadcast("the run", lambda: RunFolder.to_resume(path).about)
         folder = RunFolder(path, about)

@@ -70,7 +70,8 @@ class Run:
         class_names: the classes of the model's outputs, None if they have only numbers.
         feature_names: the features of the model's inputs, None if they have only numbers.
         fingerprint: of the graph it was trained on.
-        source: what that graph was loaded from, None if it was made in memory.
+        source: what that graph was loaded from (`Graph.source`); without "data", or None, if it
+            was made in memory.
         imported: how that graph's tables were read and encoded (`fastgcn.data.imported`); None if
             it came from no tables.
         path: the run's folder, None if it has none.
@@ -208,18 +209,13 @@ class RunFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise InputError(
-                f"{path} cannot be a run's folder: a file is in its place; choose another one"
-            ) from None
+            raise _in_the_way(path) from None
         schema = SCHEMAS[about.get("task") == "regression"]
         folder = cls(path, {"schema": schema, **about})
         try:
             folder.claim()
             if (path / "config.json").exists():
-                raise InputError(
-                    f"{path} holds a run already; continue it with --resume {path} "
-                    "(fastgcn.resume in Python), or choose another folder"
-                )
+                raise folder._taken()
             write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
         except BaseException:
             folder.release()
@@ -227,6 +223,22 @@ class RunFolder:
                 path.rmdir()
             raise
         return folder
+
+    @classmethod
+    def check_free(cls, path: Path) -> None:
+        """Refuse a folder that holds a run already, as `create` would after a race."""
+        if path.exists() and not path.is_dir():
+            raise _in_the_way(path)
+        if (path / "config.json").exists():
+            folder = cls(path)
+            folder.claim().release()  # if another process is training it, that is said
+            raise folder._taken()
+
+    def _taken(self) -> InputError:
+        return InputError(
+            f"{self.path} holds a run already; continue it with --resume {self.path} "
+            "(fastgcn.resume in Python), or choose another folder"
+        )
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -533,6 +545,12 @@ def _check_shapes(model: Network, tensors: Mapping[str, Tensor], path: Path) -> 
             f"the module given does not fit {path}: of {differ[0]!r}, the file has "
             f"{have.get(differ[0], 'nothing')} and the module {need.get(differ[0], 'nothing')}"
         )
+
+
+def _in_the_way(path: Path) -> InputError:
+    return InputError(
+        f"{path} cannot be a run's folder: a file is in its place; choose another one"
+    )
 
 
 def describe(

@@ -82,7 +82,7 @@ _SOME_HAVE: dict[str, Check] = {"task": one_of(TASKS), "ensemble": integer(1, 10
 ABOUT = record(
     {
         "config": mapping(anything),
-        "data": optional(record({"data": text()})),
+        "data": optional(record({}, {"data": text()})),
         "fingerprint": digest,
     },
     {

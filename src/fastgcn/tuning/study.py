@@ -25,6 +25,7 @@ from fastgcn.backends.data import check_trainable
 from fastgcn.config import OWN_POWERS, SETTINGS, TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.data.load import load
+from fastgcn.data.splits import with_split
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingDependencyError
 from fastgcn.graph.graph import Graph
 from fastgcn.locks import locked
@@ -152,6 +153,7 @@ def tune(
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if not isinstance(graph, Graph):
             graph = load(graph)
+        graph = with_split(graph)
         given = (config or TrainConfig()).replace(**settings)
         check_trainable(graph)
         if not graph.split.val.size:
