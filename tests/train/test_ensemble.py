@@ -15,6 +15,7 @@ from fastgcn.errors import InputError
 from fastgcn.graph.adjacency import NormalizedRows
 from fastgcn.graph.edges import GraphEdges
 from fastgcn.model import as_gcn, build_model
+from fastgcn.report import run_report
 from fastgcn.train import ensemble, loop
 from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.ensemble import networks_of, stack
@@ -86,6 +87,9 @@ def test_it_is_kept_and_used_like_any_other(tmp_path: Path) -> None:
     np.testing.assert_array_equal(predict(loaded, graph), predict(run, graph))
     np.testing.assert_allclose(predict(run, graph, [3, 1]), predict(run, graph)[[3, 1]], rtol=1e-4)
     assert "of 4 kept, in the first of 2 networks" in repr(run)
+    page = run_report(run, graph)
+    assert "The model is the mean of 2 networks from different seeds" in page
+    assert "This is the first of the 2 networks" in page
     assert fastgcn.explain(run, graph, 3).neighbors is not None
     sampled = predict(run, graph, [0, 1], samples=graph.n_nodes)
     assert sampled.shape == (2, graph.n_classes)

@@ -188,6 +188,8 @@ def how_scored(run: Run, how: str) -> str:
         if "val_loss" in run.metrics
         else "There were no validation nodes, so the weights are those of the last epoch."
     )
+    if run.model.ensemble > 1:
+        kept += f" The model is the mean of {run.model.ensemble} networks from different seeds."
     joined = ""
     if run.config.evaluation_graph == "joined" and run.config.inductive:
         joined = (

@@ -98,6 +98,8 @@ def _from_first_to_last(run: Run, kept: dict[str, Any]) -> str:
             f"and {shown} of {kept[name]:.4f}; at the end they were "
             f"{last['val_loss']:.4f} and {last[name]:.4f}."
         )
+    if run.model.ensemble > 1:
+        text += f" This is the first of the {run.model.ensemble} networks of the model."
     return text
 
 
