@@ -58,14 +58,14 @@ peers-env:
 reproduce: setup
 	$(BIN)/python -m benchmarks reproduce
 
-# The headline scores, trained again, in intervals of those on file (half an hour with the rest). And what the
-# ordinary tests do in part, in full: the tutorial on 200,000 customers and 2 million payments, every damaged
-# file, every network on the GPU interpreter.
+# The headline scores, trained again, in intervals of those on file (half an hour on two cores with the rest). And
+# what the ordinary tests do in part, in full: the tutorial on 200,000 customers and 2 million payments, every
+# damaged file, every network on the GPU interpreter, examples and studies in several processes.
 verify: setup
 	$(BIN)/python -m benchmarks verify
 	FASTGCN_VERIFY=1 $(BIN)/python -m pytest -s tests/test_tutorial.py tests/fuzz tests/data/test_damaged_store.py \
 	    tests/data/test_damaged_shards.py tests/train/test_damaged_run.py tests/train/test_unfinished.py tests/backends \
-	    tests/serve/test_process.py tests/benchmarks/test_serve.py
+	    tests/serve/test_process.py tests/benchmarks/test_serve.py tests/test_examples.py tests/tuning/test_tune.py
 
 test-gpu: setup
 	$(BIN)/python -m pytest tests/backends/gpu

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count, islice
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,9 @@ from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.machine import thread_count
 from fastgcn.report.page import Content
-from fastgcn.train.loop import fit
+from fastgcn.train.loop import fit_choice
+from fastgcn.train.race import Choice
+from fastgcn.train.run import Run
 from fastgcn.train.training import Training
 
 OWN_SPLIT = "own"  # the only split that the data set has
@@ -88,10 +91,9 @@ def without_test(run: Record) -> Record:
 class Case:
     """Settings that are trained with several seeds on a data set under a split.
 
-    Every rate is tried with `search_seeds` seeds, for `search_epochs` epochs where that is
-    given; the other seeds are for the rate that validation prefers. With `curve` the accuracy of
-    seed 0 at that rate is followed over time, alone. A random split is another one for every seed.
-    `published` is a score to compare with.
+    Every rate is trained with every seed, to the end: the same rule for ours and for others. With
+    `curve` the accuracy of seed 0 at the rate that validation prefers is followed over time, alone.
+    A random split is another one for every seed. `published` is a score to compare with.
     """
 
     label: str
@@ -100,8 +102,6 @@ class Case:
     config: TrainConfig
     rates: tuple[float, ...]
     seeds: int
-    search_seeds: int = 1
-    search_epochs: int | None = None
     curve: bool = False
     published: float | None = None
 
@@ -113,25 +113,22 @@ class Case:
         """
         if len(self.rates) > 1:
             for rate in self.rates:
-                for seed in range(min(self.search_seeds, self.seeds)):
-                    yield self._training(self._search_config(rate, seed), timed=False)
+                for seed in range(self.seeds):
+                    yield self.training(rate, seed)
         rate = self.rate(results) or self.config.learning_rate
         for seed in range(self.seeds):
             yield self._training(self._config(rate, seed), timed=self.curve and seed == 0)
 
     def rate(self, results: Results) -> float | None:
-        """The rate that validation prefers, by all seeds on file; None while they are too few."""
+        """The rate that validation prefers, by as many seeds of each; None while some lack."""
         if len(self.rates) == 1:
             return self.rates[0]
         found = {
-            rate: [
-                without_test(run)["val_micro_f1"]
-                for run in self._on_file(results, self._search_config, rate)
-            ]
+            rate: [without_test(run)["val_micro_f1"] for run in self._on_file(results, rate)]
             for rate in self.rates
         }
         common = min(map(len, found.values()))
-        if common < min(self.search_seeds, self.seeds):
+        if common < self.seeds:
             return None
         return best_rate({rate: scores[:common] for rate, scores in found.items()})
 
@@ -141,33 +138,22 @@ class Case:
         With `timed`, only those that were followed over time.
         """
         rate = self.rate(results)
-        return [] if rate is None else self._on_file(results, self._config, rate, timed=timed)
+        return [] if rate is None else self._on_file(results, rate, timed=timed)
 
     def test_scores(self, results: Results) -> list[float]:
         """Test micro-F1 at the chosen rate, a seed each."""
         return [run["test_micro_f1"] for run in self.runs(results)]
 
-    def _on_file(
-        self,
-        results: Results,
-        settings: Callable[[float, int], TrainConfig],
-        rate: float,
-        *,
-        timed: bool = False,
-    ) -> list[Record]:
+    def _on_file(self, results: Results, rate: float, *, timed: bool = False) -> list[Record]:
         def keys() -> Iterator[list[Key]]:
             for seed in count():
-                key = self._key(settings(rate, seed))
+                key = self._key(self._config(rate, seed))
                 yield [_curve_key(key)] if timed else [_curve_key(key), key]
 
         return results.series(keys())
 
     def _config(self, rate: float, seed: int) -> TrainConfig:
         return self.config.replace(learning_rate=rate, seed=seed)
-
-    def _search_config(self, rate: float, seed: int) -> TrainConfig:
-        epochs = self.search_epochs or self.config.epochs
-        return self._config(rate, seed).replace(epochs=epochs)
 
     def _key(self, config: TrainConfig) -> Record:
         key: Record = {"data": self.data, "split": self.split, "config": config.to_dict()}
@@ -209,12 +195,18 @@ def _curve_key(key: Record) -> Record:
     return key | {"experiment": "curve"}
 
 
+def train(graph: Graph, config: TrainConfig, **options: Any) -> Run:
+    """`fastgcn.fit` with settings that are complete, so that nothing is left to choose."""
+    assert config.is_complete
+    return fit_choice(graph, Choice(config), **options)
+
+
 def _train(case: Case, config: TrainConfig, timed: bool) -> Record:
     seed = config.seed if case.split == "random" else None
     on = graph(case.data, case.split, seed)
     if timed:
         return follow(on, config)
-    metrics = fit(on, config).metrics
+    metrics = train(on, config).metrics
     return {name: value for name, value in metrics.items() if name != "test_classes"}
 
 

@@ -359,8 +359,8 @@ def verify(
     else:
         table = headline.table(verdicts)
         show_table(table.caption, table.head, table.rows)
-    if not all(each.holds for each in verdicts):
-        raise typer.Exit(1)
+    if wrong := [each.sentence for each in verdicts if not each.holds]:
+        raise InputError("; ".join(wrong))
 
 
 @app.command()

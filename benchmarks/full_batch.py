@@ -345,7 +345,7 @@ def show_steps(records: Mapping[str, Record]) -> list[Content | None]:
         micro = (short(1e6 * each) for each in (found["step"], floor, launches))
         rows.append((data, *sizes, *micro, short(found["step"] / floor)))
         if found["hidden"] == [_HIDDEN]:
-            what = f"{data}: a step of hidden {_HIDDEN}"
+            what = f"{data} on a GPU: a step of hidden {_HIDDEN}"
             claims.append(Claim(what=what, value=1e6 * found["step"], at_most=60, unit=" µs"))
     head = ("data", "hidden", "batch", "t", "step, µs", "floor, µs", "of which launches", "ratio")
     caption = "A sampled step by the host's clock, draws included"

@@ -63,6 +63,15 @@ class Verdict:
     def holds(self) -> bool:
         return self.low <= self.now <= self.high
 
+    @property
+    def sentence(self) -> str:
+        """What is wrong if it does not hold."""
+        side = "below" if self.now < self.low else "above"
+        return (
+            f"{self.name}: the mean of test micro-F1 is now {self.now:.4f}, {side} its interval by "
+            f"the results on file, {self.low:.4f} to {self.high:.4f}"
+        )
+
 
 def paper_headlines(results: Results, seeds: int, names: Sequence[str] = _PAPER) -> list[Headline]:
     """The paper's settings on Cora and Pubmed, at the rate that validation chose."""

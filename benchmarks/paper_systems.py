@@ -276,18 +276,16 @@ def _curve_plot(data: DataSet, curves: Mapping[str, Record], part: str) -> Figur
 # Appendix C: the original split, with few labels.
 
 _ON_ORIGINAL = {system: SYSTEMS.get(system, "FastGCN-transductive") for system in ORIGINAL_SPLIT}
-_SEARCH_EPOCHS = 500
 
 
 def original_case(system: str, data: DataSet) -> Case:
     assert data.public is not None
-    config, search = data.public, None  # FastGCN-transductive is searched to the end
+    config = data.public
     if system == "gcn":  # at Kipf and Welling's rate
         config = METHODS["gcn"](data.public)
         config = config.replace(epochs=min(config.epochs, data.public.epochs))
     elif system != "fastgcn-transductive":
         config = METHODS[system](config.replace(inductive=True, samples=data.public_samples))
-        search = min(_SEARCH_EPOCHS, config.epochs)
     return Case(
         label=f"{data.label}, original split: {_ON_ORIGINAL[system]}",
         data=data.name,
@@ -295,7 +293,6 @@ def original_case(system: str, data: DataSet) -> Case:
         config=config,
         rates=data.rates if system != "gcn" else (config.learning_rate,),
         seeds=data.seeds,
-        search_epochs=search,
         curve=True,
     )
 

@@ -4,7 +4,8 @@ A line is one object:
 
 * `key`: what was measured and how, all settings included; results are found by it;
 * `value`: the figures;
-* `where`: commit, versions and hardware; a commit is dirty if sources differ from it; the variable
+* `where`: commit, versions and hardware; a commit is dirty if sources differ from it, and the
+  result then belongs to no commit, unless its modules are those of the present one by their hash;
   FASTGCN_COMMIT names the commit where git cannot, as on a machine that was sent the files alone;
 * `code`: the modules that were measured (`of`) and a hash of their source (`hash`);
 * `took`: seconds that the measurement took.
@@ -55,8 +56,13 @@ _NEVER_RUN = (
     "-fastgcn.graph.convert_networkx",
     "-fastgcn.train.run_files",
 )
+# A training that chooses its settings, as `fit(graph)` does.
 GPU_CODE = ("fastgcn.train.loop", *_NEVER_RUN)
 CPU_CODE = (*GPU_CODE, *ON_CPU[1:])
+# A training with given settings (`cases.train`) runs nothing of what chooses some. `NO_RACE` is for
+# one whose key names a preset, `GIVEN_CODE` for one whose key has all settings.
+NO_RACE = ("-fastgcn.train.race",)
+GIVEN_CODE = (*CPU_CODE, *NO_RACE, "-fastgcn.train.automatic", "-fastgcn.train.presets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class Measurement:
     label: str
     key: Key
     how: Callable[[], Record]
-    code: tuple[str, ...] = CPU_CODE
+    code: tuple[str, ...] = GIVEN_CODE
     instead: Key | None = None  # the key of another result that does as well
     optional: bool = False  # left out where its data cannot be downloaded
     alone: bool = False  # it is timed, so nothing else may run beside it, or it must be done here
@@ -228,7 +234,7 @@ class Results:
         return float(found[0]) if found else float("inf")
 
     def notes(self, *, machines: bool = True) -> list[str]:
-        """Where the results in `used` come from, how many are of a dirty commit, how many stale.
+        """Where the results in `used` come from, how many are of no commit, and how many stale.
 
         If several machines measured, it says what each of them did.
         """
@@ -247,12 +253,18 @@ class Results:
             )
             what = f": {_subjects(measured)}" if len(by_machine) > 1 else ""
             notes.append(f"Measured on {machine}, commit {', '.join(commits)}{what}.")
-        if dirty := sum(not is_clean(line.get("where", {}).get("commit")) for line in lines):
-            notes.append(f"**Not of a clean commit**: {dirty:,} of {len(lines):,} results above.")
+        early = [line for line in lines if not is_clean(line.get("where", {}).get("commit"))]
+        lost = sum(map(is_stale, early))
+        if same := len(early) - lost:
+            notes.append(
+                f"{same:,} of {len(lines):,} results above were measured before their code was "
+                "committed; by its hash, it is the present code."
+            )
         if stale := self.stale_used:
+            uncommitted = f"; {lost:,} of them are of no clean commit" if lost else ""
             notes.append(
                 f"{STALE}: the code behind {stale:,} of {len(lines):,} results above has changed "
-                "since they were measured."
+                f"since they were measured{uncommitted}."
             )
         return notes
 

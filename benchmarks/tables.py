@@ -84,7 +84,7 @@ def experiment(bank: Bank, seeds: int = 1) -> Experiment:
         ap = {which: each["test"]["average_precision"] for which, each in records.items()}
         ours = np.mean([score for which, score in ap.items() if which.startswith("ours")])
         claim = Claim(
-            what="a table of customers: our AP less that of the best trees",
+            what="our average precision less that of the best trees",
             value=float(ours - max(ap[inputs] for inputs in _TREES)),
             at_least=0,
         )

@@ -10,7 +10,7 @@ import torch
 from benchmarks.cases import graph
 from benchmarks.pages import DASH, short, standard_error
 from benchmarks.paper_scale import Contents, Scale
-from benchmarks.results import Measurement, Record, Results
+from benchmarks.results import GIVEN_CODE, Measurement, Record, Results
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.backends.cpu import ready
 from fastgcn.config import TrainConfig
@@ -51,7 +51,8 @@ def _variance(scale: Scale, law: Law) -> Measurement:
         "repetitions": scale.repetitions,
     }
     how = partial(measure_variance, scale, law)
-    return Measurement(f"{scale.small.label}: variance, {law}", key, how)
+    code = (*GIVEN_CODE, "fastgcn.sampling.variance")
+    return Measurement(f"{scale.small.label}: variance, {law}", key, how, code)
 
 
 def variances(scale: Scale) -> list[Measurement]:

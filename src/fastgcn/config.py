@@ -46,7 +46,7 @@ LARGEST_POWER = 16
 
 # Settings that complete settings of earlier versions lack: these have the defaults then, which is
 # the behaviour they had.
-_ADDED = frozenset({"pair", "metric", "calibrate", "loss", "aggregator", "heads"})
+_ADDED = frozenset({"pair", "metric", "calibrate", "loss", "aggregator", "heads", "ensemble"})
 
 # The generators are seeded with seed, seed + 1 and seed + 2, which must fit in 64 bits.
 _LARGEST_SEED = 2**63 - 1
@@ -184,6 +184,9 @@ class TrainConfig:
     averaging: float = _training(0.0,
         "Evaluate and keep mean weights, W̄ = averaging·W̄ + (1 − averaging)·W after each epoch.",
         automatic=True, at_least=0, below=1)
+    ensemble: int = _training(1,
+        "Networks to train, each from another seed; the model is the mean of their outputs.",
+        automatic=True, at_least=1, at_most=100)
     class_weight: Literal["none", "balanced"] = _training(
         "none", "Weight of a class in the loss: none (equal) or balanced (1/frequency).")
     loss: Literal["auto", "mse", "huber"] = _training("auto",
@@ -417,6 +420,14 @@ def _check_pair(config: TrainConfig) -> None:
             raise InputError(f"pair = true, two networks in one, needs {need}")
 
 
+def _check_ensemble(config: TrainConfig) -> None:
+    if config.ensemble > 1 and (config.jumping == "concat" or not config.is_linear):
+        raise InputError(
+            f"ensemble = {config.ensemble} needs jumping = 'none' or 'max', and aggregator = "
+            f"'convolution', 'mean' or 'sum', got {config.jumping!r} and {config.aggregator!r}"
+        )
+
+
 # What Â must be for an aggregator. The first is chosen if none is given.
 AGGREGATOR_NORMALIZATIONS: dict[Aggregator, tuple[Normalization, ...]] = {
     "convolution": ("symmetric", "row", "neighbors", "sum"),
@@ -523,6 +534,7 @@ _RELATIONS: tuple[tuple[tuple[str, ...], Callable[[TrainConfig], None]], ...] = 
     (tuple(SETTINGS), _check_method),
     (("jumping", "hidden"), _check_jumping),
     (("pair", "skip", "input_skip", "norm", "jumping", "hidden"), _check_pair),
+    (("ensemble", "jumping", "aggregator"), _check_ensemble),
     (tuple(SETTINGS), _check_aggregator),
     (("dropout", "hidden"), _check_dropout),
     (("history", "distribution"), _check_history_of_rows),

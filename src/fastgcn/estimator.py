@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastgcn.arrays import AnyArray, FloatArray, IntArray
 from fastgcn.config import SETTINGS
+from fastgcn.data.splits import with_split
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
@@ -87,7 +88,7 @@ class _NodeEstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Graph):
             if y is not None:
                 raise InputError(_NO_Y)
-            return X
+            return with_split(X)
         if self.graph is None:
             kind = type(self).__name__
             raise InputError(

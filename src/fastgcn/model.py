@@ -187,6 +187,20 @@ class BatchNorm(nn.BatchNorm1d):
 _NORMS = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
 
 
+class GroupedLayerNorm(nn.Module):
+    """Layer norm of each of k equal parts of a row."""
+
+    def __init__(self, width: int, k: int) -> None:
+        super().__init__()
+        self.k, self.eps = k, 1e-5  # as nn.LayerNorm
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, h: Tensor) -> Tensor:
+        parts = h.view(len(h), self.k, -1)
+        normed = nn.functional.layer_norm(parts, parts.shape[2:], eps=self.eps)
+        return normed.flatten(1) * self.weight + self.bias
+
+
 class GCN(Network):
     """The paper's network, M graph convolutions with ReLU between them (eq. 1), and variants:
 
@@ -205,6 +219,8 @@ class GCN(Network):
     * `pair`: two networks in one. The first half of every hidden width is a network with R, the
       second one without, and no weight joins the two. Each is trained under its own loss
       (`member_logits`); the logits are the mean of both.
+    * `ensemble`: k trained networks in one (`fastgcn.train.ensemble`): each has a k-th of every
+      hidden width, and no weight joins two of them. It is applied, never trained.
 
     If a layer has R, blocks must hold `dst` in `src`. `dropout` is one rate, or one for the
     input of each layer. The other parameters are those of `Network`; `multilabel` is short for its
@@ -233,6 +249,7 @@ class GCN(Network):
         norm: str = "none",
         jumping: str = "none",
         pair: bool = False,
+        ensemble: int = 1,
         rng: Generator | None = None,
     ) -> None:
         super().__init__(
@@ -243,7 +260,7 @@ class GCN(Network):
             feature_scaling=feature_scaling,
         )
         rng = rng or torch.Generator().manual_seed(0)
-        self.pair = pair
+        self.pair, self.ensemble = pair, ensemble
         self.skip, self.input_skip, self.jumping = skip, input_skip, jumping
         depth = len(self.sizes) - 1
         self.dropout = Dropout([dropout] * depth if isinstance(dropout, int | float) else dropout)
@@ -251,7 +268,11 @@ class GCN(Network):
             GraphConvolution(n_in, n_out, bias=bias, rng=rng, own=self._own_width(number))
             for number, (n_in, n_out) in enumerate(pairwise(self.sizes))
         )
-        self.norms = nn.ModuleList(_NORMS[norm](width) for width in self.sizes[1:-1])
+        grouped = norm == "layer" and ensemble > 1
+        self.norms = nn.ModuleList(
+            GroupedLayerNorm(width, ensemble) if grouped else _NORMS[norm](width)
+            for width in self.sizes[1:-1]
+        )
         if pair:
             self._separate(rng)
 
@@ -489,8 +510,11 @@ def own_network(
     )
 
 
-def build_model(config: TrainConfig, sizes: list[int], task: Task) -> Network:
-    """The network of a config, its weights drawn from the config's seed."""
+def build_model(
+    config: TrainConfig, sizes: Sequence[int], task: Task, *, ensemble: int = 1
+) -> Network:
+    """The network of a config, its weights drawn from the config's seed; `sizes` are those of
+    an `ensemble` of networks side by side."""
     check_room(weight_bytes(sizes, config), "a network of these widths", "lower hidden")
     rng = torch.Generator().manual_seed(config.seed)
     if not config.is_linear:
@@ -508,6 +532,7 @@ def build_model(config: TrainConfig, sizes: list[int], task: Task) -> Network:
         input_skip=config.input_skip or mean,
         norm=config.norm,
         jumping=config.jumping,
-        pair=config.pair,
+        pair=config.pair and ensemble == 1,
+        ensemble=ensemble,
         rng=rng,
     )

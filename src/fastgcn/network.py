@@ -27,8 +27,10 @@ class Network(nn.Module):
     `set_target` stores with the weights; `loss` is what it is trained by. `decision` has what was
     chosen on validation nodes after training: a temperature, and for two classes a threshold.
     `normalization` and `feature_scaling` are stored with the network, because its weights are
-    useless with another Â or with other features.
+    useless with another Â or with other features. `ensemble` is how many networks it consists of.
     """
+
+    ensemble = 1
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.accuracy import table
 from benchmarks.cases import Case, best_rate, follow, without_test
 from benchmarks.pages import Experiment, measure
+from benchmarks.paper_scale import full
 from benchmarks.results import Measurement, Results
 
 from fastgcn import TrainConfig, fit
@@ -55,19 +56,37 @@ def test_best_rate(validation: dict[float, list[float]], expected: float) -> Non
     assert best_rate(validation) == expected
 
 
-def test_rates_are_searched_before_the_rest_of_the_seeds(results: Results) -> None:
+def test_every_rate_is_trained_with_every_seed_to_the_end(results: Results) -> None:
     plan = CASE.plan(results)
-    for validation in (0.6, 0.8):
-        put(results, next(plan), validation)
+    tried = [next(plan) for _ in range(6)]
+    assert told(tried) == [(rate, seed, 8) for rate in (0.01, 0.001) for seed in range(3)]
+    for number, each in enumerate(tried):
+        assert CASE.rate(results) is None
+        put(results, each, validation=0.6 + 0.1 * (number > 2))
     assert CASE.rate(results) == 0.001
     assert told(list(plan)) == [(0.001, seed, 8) for seed in range(3)]
+
+
+def test_ours_and_others_have_the_same_rule() -> None:
+    """The same rates, epochs, patience and seeds, but for what the page says is limited."""
+    for data in full().data:
+        cases = {system: data.case(system) for system in data.systems}
+        rules = {
+            (case.rates, case.seeds, case.config.epochs, case.config.early_stopping,
+             case.config.patience)
+            for system, case in cases.items() if system not in data.limits
+        }  # fmt: skip
+        assert len(rules) == 1
+        limited = {"gcn"} if data.paper != "Reddit" else {*data.systems} - {"fastgcn"}
+        assert {*data.limits} == limited
 
 
 def test_test_scores_have_no_part_in_the_choice(results: Results) -> None:
     """Validation prefers one rate, test the other; and what chooses is given no test score."""
     plan = CASE.plan(results)
-    put(results, next(plan), validation=0.8, test=0.1)
-    put(results, next(plan), validation=0.6, test=0.9)
+    for number in range(6):
+        first = number < 3
+        put(results, next(plan), validation=0.8 if first else 0.6, test=0.1 if first else 0.9)
     assert CASE.rate(results) == 0.01
     assert told(list(plan)) == [(0.01, seed, 8) for seed in range(3)]
     everything = {
@@ -81,16 +100,11 @@ def test_as_long_as_no_rate_is_chosen_there_are_no_scores(results: Results) -> N
     put(results, next(CASE.plan(results)), 0.6)
     assert CASE.rate(results) is None
     assert CASE.runs(results) == []
-    assert len(list(CASE.plan(results))) == 5  # so that the count is right from the start
-
-
-def test_a_search_may_be_shorter_than_the_trainings(results: Results) -> None:
-    short = case(seeds=1, search_epochs=2)
-    assert told(list(short.plan(results))) == [(0.01, 0, 2), (0.001, 0, 2), (0.01, 0, 8)]
+    assert len(list(CASE.plan(results))) == 9  # so that the count is right from the start
 
 
 def test_all_seeds_on_file_count_in_the_choice_and_in_the_scores(results: Results) -> None:
-    more = case(seeds=5, search_seeds=5)
+    more = case(seeds=5)
     for number, measurement in enumerate(more.plan(results)):
         put(results, measurement, 0.5 + 0.01 * number)
     expected = [0.55, 0.56, 0.57, 0.58, 0.59]
@@ -111,7 +125,7 @@ def test_a_random_split_is_another_one_for_every_seed(results: Results) -> None:
     settings = TrainConfig(hidden=8, samples=50, epochs=2).complete()
     tiny = Case(
         label="tiny", data="digits", split="random", config=settings, rates=(0.05, 0.01), seeds=2,
-        search_seeds=2, published=0.9,
+        published=0.9,
     )  # fmt: skip
     some = Experiment(name="a", title="A", plan=tiny.plan, show=lambda _: [])
     assert measure([some], results) == 4

@@ -9,6 +9,9 @@ import torch
 from benchmarks.commands import app
 from benchmarks.estimators import (
     MEMBERS,
+    QUICK,
+    TOLERANCE,
+    Costs,
     Effort,
     cost_table,
     equal_time_samples,
@@ -17,6 +20,7 @@ from benchmarks.estimators import (
     split_of,
 )
 from benchmarks.network import GradientErrors, TrainedNetwork, time_steps
+from benchmarks.results import Measurement, Results
 
 import fastgcn
 from benchmarks import estimators, timing
@@ -202,3 +206,16 @@ def test_the_finding_names_the_best_that_is_as_quick() -> None:
     assert "Not distinguishable from it: stratified." in finding(costs)
     flat = cost_table(costs).rows[-1]
     assert (flat[5], flat[7]) == ("≥ 400", "≥ 4.17")
+
+
+def test_equal_time_is_that_of_algorithm_2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A step of the other takes 1 ms for every 100 vertices; Algorithm 2's 2 ms, give or take."""
+    monkeypatch.setattr(estimators, "MEMBERS", SOME[:2])
+    costs, results = Costs("digits", QUICK), Results(tmp_path / "r.jsonl")
+    assert costs.t == 400
+    times = {SOME[0].name: {"100": 1e-3, "400": 2e-3}, SOME[1].name: {"100": 1e-3, "400": 4e-3}}
+    timed, *_ = costs.plan(results)
+    results.measure(Measurement("", timed.key, lambda: {"members": times}, ("fastgcn.errors",)))
+    sizes = [m.key["config"]["samples"] for m in costs.plan(results) if "config" in m.key]
+    assert sizes == [100, 400, 100, 100 + int(300 * (2 * (1 + TOLERANCE) - 1) / 3), 400]
+    assert TOLERANCE < 0.05

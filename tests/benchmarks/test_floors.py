@@ -72,7 +72,9 @@ def tables(content: Any) -> list[Table]:
 def test_gpu_tables_come_from_records() -> None:
     step = record(step=50e-6, hidden=[128], batch=1024, samples=[2000])
     claims, table = tables(full_batch.show_steps({"products-sim, 128": step}))
-    assert claims.rows == [("products-sim: a step of hidden 128", "50 µs", "at most 60 µs", "yes")]
+    assert claims.rows == [
+        ("products-sim on a GPU: a step of hidden 128", "50 µs", "at most 60 µs", "yes")
+    ]
     assert table.rows == [("products-sim", "128", "1,024", "2,000", "50", "10", "10", "5")]
     ours: dict[str, Any] = {"curve": [[0.1, 0.5], [0.4, 0.9]], "whole": 1.0, "test_micro_f1": 0.8}
     ours |= {"chosen": "sampled", "hidden": [256]}

@@ -1,6 +1,7 @@
 """The headline scores: trained again, they lie in intervals made from the results on file."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def test_scores_of_the_newest_code_alone_count(tmp_path: Path) -> None:
 def test_the_rate_is_the_one_that_validation_chose(tmp_path: Path) -> None:
     """Test would choose the other one."""
     case = Case(label="FastGCN, importance", data="cora", split="full", config=paper_cora(),
-                rates=(0.01, 0.001, 0.0001), seeds=10, search_seeds=10)  # fmt: skip
+                rates=(0.01, 0.001, 0.0001), seeds=10)  # fmt: skip
     with (tmp_path / "r.jsonl").open("w") as file:
         for rate, val, test in ((0.01, 0.9, 0.80), (0.001, 0.8, 0.90), (0.0001, 0.7, 0.70)):
             for seed in range(10):
@@ -134,7 +135,19 @@ def test_the_command_fails_where_a_mean_has_left(
         done = run_cli(capfd, "verify", "--jobs", 1, "--json", commands=app)
         assert done.code == code, done.err
         assert [each["holds"] for each in json.loads(done.out)["rows"]] == [code == 0]
+        said = "row: the mean of test micro-F1 is now 0.2000, below its interval by the results"
+        assert (said in done.err) == (code == 1)
     monkeypatch.undo()
     done = run_cli(capfd, "verify", "--results", tmp_path, commands=app)
     assert done.code == 1
     assert "no scores to hold new ones against" in done.err
+
+
+def test_make_verify_runs_every_test_that_waits_for_it() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    recipe = makefile.split("\nverify: setup\n")[1].split("\n\n")[0].split()
+    named = [ROOT / word for word in recipe if word.startswith("tests/")]
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        waits = r"environ.*FASTGCN_VERIFY|FASTGCN_VERIFY.* in os|from tests\.thorough import"
+        if re.search(waits, path.read_text("utf-8")) and path != Path(__file__):
+            assert any(path == each or each in path.parents for each in named), path

@@ -26,6 +26,7 @@ from benchmarks.peers.search import Trainer, Tried, select, train
 from benchmarks.results import Results, code_hash
 
 from fastgcn import Graph, TrainConfig, fit, load
+from fastgcn.train.automatic import candidates
 from fastgcn.train.training import best_epoch, should_stop
 from tests.communities import communities
 
@@ -126,6 +127,14 @@ def test_the_stopping_rule_is_ours(monkeypatch: pytest.MonkeyPatch, small_graph:
         trainer.epoch()
     assert trainer.result() == found
     np.testing.assert_array_equal(trainer.predictions(), kept)
+
+
+@pytest.mark.parametrize("n", [90, 6000])
+def test_peers_have_our_budget(n: int) -> None:
+    """In full passes, which their epochs are; up to 5,000 nodes ours have less patience."""
+    config = candidates(communities(n=n), sampled=False, device="cpu")[0].config
+    assert config.epochs == search.EPOCHS
+    assert config.patience == search.PATIENCE if n > 5000 else config.patience < search.PATIENCE
 
 
 def test_a_trainer_begins_again(quick: Graph) -> None:
@@ -270,6 +279,15 @@ def test_the_table_pairs_runs_and_calls_ties(tmp_path: Path) -> None:
     claims = paired.claims(plan, results)
     assert claims is not None
     assert [each[-1] for each in claims.rows] == ["yes", "no"]
+
+
+def test_a_lead_equal_to_its_bound_is_met(tmp_path: Path) -> None:
+    """In binary, 0.597 - 0.600 is less than -0.003."""
+    pairs = {who: [(0.5, 0.597 if who == OURS else 0.600)] for who in (OURS, *KINDS)}
+    results = on_file(tmp_path / "r.jsonl", pairs)
+    claims = paired.claims(Plan(("cora",), splits=1, seeds=1), results)
+    assert claims is not None
+    assert claims.rows[0][1:] == ("-0.3 points", "at least -0.3 points", "yes")
 
 
 def test_a_duel_is_judged_at_the_peers_best_score() -> None:

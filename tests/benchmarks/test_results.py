@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from benchmarks.paper_scale import quick
 from benchmarks.results import (
     CPU_CODE,
+    GIVEN_CODE,
     OWN_FOLDER,
     Measurement,
     Results,
@@ -24,11 +27,13 @@ from benchmarks.results import (
 
 import fastgcn
 from benchmarks import (
+    accuracy,
     cases,
     estimators,
     floors,
     full_batch,
     pages,
+    paper,
     paper_negative,
     paper_samples,
     results,
@@ -218,7 +223,7 @@ def test_data_that_cannot_be_had_is_left_out_where_it_may_be(tmp_path: Path) -> 
         kept.measure(Measurement("", {"k": 1}, offline))
 
 
-def test_results_of_a_dirty_commit_are_refused_and_marked(
+def test_results_of_a_dirty_commit_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for commit, clean in ((None, False), ("49c4a745592e-dirty", False), ("49c4a745592e", True)):
@@ -229,10 +234,25 @@ def test_results_of_a_dirty_commit_are_refused_and_marked(
         else:
             with pytest.raises(InputError, match="results of clean commits alone"):
                 check_commit(OWN_FOLDER)
-        (tmp_path / "r.jsonl").write_text(line({"k": 1}, where={"commit": commit}))
-        kept = Results(tmp_path / "r.jsonl")
-        kept.get({"k": 1})
-        assert any("Not of a clean commit" in note for note in kept.notes()) != clean
+
+
+@pytest.mark.parametrize("commit", [None, "49c4a745592e-dirty", "49c4a745592e"])
+@pytest.mark.parametrize("same", [False, True])
+def test_results_belong_to_a_commit_by_its_name_or_by_their_code(
+    tmp_path: Path, commit: str | None, same: bool
+) -> None:
+    """Of a dirty commit, they belong to this one if their code is its own; that is said."""
+    write = fresh if same else line
+    clean = fresh({"k": 2}, where={"commit": "49c4a745592e"})
+    (tmp_path / "r.jsonl").write_text(write({"k": 1}, where={"commit": commit}) + clean)
+    kept = Results(tmp_path / "r.jsonl")
+    kept.get({"k": 1})
+    kept.get({"k": 2})
+    notes = " ".join(kept.notes())
+    named = commit == "49c4a745592e"
+    assert ("measured; 1 of them are of no clean commit." in notes) == (not named and not same)
+    assert ("1 of 2 results above were measured before" in notes) == (not named and same)
+    assert ("**Stale**" in notes) != same
 
 
 def test_a_clean_tree_is_one_without_changes_in_its_sources(
@@ -274,14 +294,8 @@ def test_notes_say_which_machine_measured_what(tmp_path: Path) -> None:
     assert second.endswith(": step-time (cora).")
 
 
-@pytest.mark.parametrize("data", ["digits", "cora", "acm"])
-def test_what_a_result_does_not_depend_on_is_not_run(
-    data: str, request: pytest.FixtureRequest
-) -> None:
-    """A training calls no function of the modules that the hash of its code leaves out."""
-    if data != "digits":
-        request.getfixturevalue("real_data")
-    left_out = [name[1:].replace(".", "/") for name in CPU_CODE if name.startswith("-")]
+def called_by(run: Callable[[], object]) -> set[str]:
+    """The files of ours whose functions are called."""
     called: set[str] = set()
 
     def watch(frame: FrameType, event: str, _: object) -> None:
@@ -292,14 +306,68 @@ def test_what_a_result_does_not_depend_on_is_not_run(
     threading.setprofile(watch)
     sys.setprofile(watch)
     try:
-        graph = load(data, **({} if data == "digits" else {"split": "random"}))
-        fit(graph, seed=0, device="cpu", epochs=2)
-        fit(graph, fastgcn.paper_cora().replace(epochs=2, device="cpu"))
+        run()
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
     source = str(Path(fastgcn.__file__).parent.parent)
-    inside = {name.removeprefix(f"{source}/") for name in called if name.startswith(source)}
-    assert "fastgcn/train/loop.py" in inside
-    wrong = [f for f in inside for no in left_out if f.startswith((f"{no}/", f"{no}.py"))]
-    assert not wrong
+    return {name.removeprefix(f"{source}/") for name in called if name.startswith(source)}
+
+
+@pytest.mark.parametrize("data", ["digits", "cora", "acm"])
+@pytest.mark.parametrize("given", [False, True])
+def test_what_a_result_does_not_depend_on_is_not_run(
+    data: str, given: bool, request: pytest.FixtureRequest
+) -> None:
+    """A training calls no function of the modules that the hash of its code leaves out."""
+    if data != "digits":
+        request.getfixturevalue("real_data")
+    kipf, ours = fastgcn.kipf_gcn().replace(epochs=2), fastgcn.paper_cora().replace(epochs=2)
+
+    def run() -> None:
+        graph = load(data, **({} if data == "digits" else {"split": "random"}))
+        if given:
+            for config in (ours, kipf):
+                cases.train(graph, config)
+            cases.follow(graph, ours)
+        else:
+            fit(graph, seed=0, device="cpu", epochs=3, method="fastgcn")
+
+    code = GIVEN_CODE if given else CPU_CODE
+    left_out = [name[1:].replace(".", "/") for name in code if name.startswith("-")]
+    inside = called_by(run)
+    assert "fastgcn/train/training.py" in inside
+    assert ("fastgcn/train/race.py" in inside) != given
+    assert not [f for f in inside for no in left_out if f.startswith((f"{no}/", f"{no}.py"))]
+
+
+def test_results_of_given_settings_outlive_a_change_of_the_race(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The race, the candidates and what they import alone; not the loop."""
+    plain = results._source
+
+    def edited(names: set[str]) -> tuple[bool, bool]:
+        """Whether results of given, and of chosen, settings expire if these modules change."""
+        before = code_hash(GIVEN_CODE), code_hash(CPU_CODE)
+        monkeypatch.setattr(results, "_source", lambda m: plain(m) + ("!" if m in names else ""))
+        after = code_hash.__wrapped__(GIVEN_CODE), code_hash.__wrapped__(CPU_CODE)
+        monkeypatch.setattr(results, "_source", plain)
+        return before[0] != after[0], before[1] != after[1]
+
+    for module in ("race", "automatic", "presets"):
+        assert edited({f"fastgcn.train.{module}"}) == (False, True)
+    assert edited({"fastgcn.diagnose.auto"}) == (False, True)
+    assert edited({"fastgcn.train.loop"}) == edited({"fastgcn.kernels.step"}) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "experiment", [*paper.experiments(quick()), *accuracy.experiments(), *estimators.experiments(
+        estimators.QUICK)], ids=lambda each: each.name
+)  # fmt: skip
+def test_a_key_has_all_settings_if_its_code_has_no_presets(experiment: Any, tmp_path: Path) -> None:
+    """Else a change of a preset would leave a result that no longer answers to its name."""
+    for each in experiment.plan(Results(tmp_path / "r.jsonl")):
+        if each.code[: len(GIVEN_CODE)] == GIVEN_CODE:
+            named = each.key.get("configs") or {"": each.key["config"]}
+            assert all(TrainConfig.from_dict(config).is_complete for config in named.values())

@@ -123,7 +123,9 @@ def test_the_command_measures_once(capfd: Capture, tmp_path: Path) -> None:
     found = json.loads(outcome.out)
     assert found["measured"] == 1
     (section,) = found["sections"]
-    assert section["tables"][0]["rows"][0][0] == "digits: ours / a plain program's"
+    assert section["tables"][0]["rows"][0][0] == (
+        "digits, the paper's settings: seconds of ours / of a plain program"
+    )
     text = (tmp_path / "speed.md").read_text()
     assert text.count(speed.STAND_INS) == 1
     assert text.count(NOT_YET) == len(speed.cpu_experiments(speed.QUICK)) - 1

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from fastgcn import Run, fit, load, save
+from fastgcn.data.generate import generate
+from fastgcn.data.generate_config import GenerateConfig
 from fastgcn.data.shards import shard
+from fastgcn.errors import InputError
 from fastgcn.train.run import RunFolder
 from tests.backends.ranks.launch import environment, torchrun
 from tests.cli_runner import run_cli
@@ -96,7 +99,10 @@ def test_sigterm_while_a_store_is_written(tmp_path: Path) -> None:
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert err.splitlines()[-1] == "Stopped by SIGTERM; run the command again to start over"
+    assert (
+        err.splitlines()[-1]
+        == "Stopped by SIGTERM; nothing was kept; the same command starts again"
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
     assert load(tmp_path / "out").name == "old"
 
@@ -257,3 +263,34 @@ def test_parts_of_other_sharding_are_whole_after_sigterm(tmp_path: Path) -> None
     assert done.returncode == 143
     assert "Stopped by SIGTERM" in done.stderr
     assert sorted(file.name for file in tmp_path.iterdir()) == ["parts", "store"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_within_the_race(tmp_path: Path, number: signal.Signals) -> None:
+    generate(
+        GenerateConfig(nodes=20_000, edges=200_000, features=64, classes=4), tmp_path / "store"
+    )
+    with started(tmp_path, "train", "store", "--run-dir", "run", "--device", "cpu") as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "%" in line)
+        assert said.startswith("Racing candidates")
+        process.send_signal(number)
+        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        last = process.stderr.read().splitlines()[-1]
+        assert last == f"Stopped by {name}; nothing was kept; the same command starts again"
+    assert process.returncode == 128 + number
+    assert [file.name for file in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_folder_with_a_run_is_refused_before_the_race(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(communities(), tmp_path / "store")
+    fit(communities(), quick(), run_dir=tmp_path / "run")
+    (tmp_path / "file").touch()
+    monkeypatch.delattr("fastgcn.train.race.race")
+    for name, why in (("run", "holds a run already"), ("file", "a file is in its place")):
+        outcome = run_cli(capfd, "train", tmp_path / "store", "--run-dir", tmp_path / name)
+        assert (outcome.code, why in outcome.err) == (1, True), outcome.err
+        with pytest.raises(InputError, match=why):
+            fit(communities(), run_dir=tmp_path / name)

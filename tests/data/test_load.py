@@ -266,7 +266,7 @@ def test_labelled_data_without_a_split_gets_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr("fastgcn.data.load.note", said.append)
+    monkeypatch.setattr("fastgcn.data.splits.note", said.append)
     digits = load("digits")
     save(digits.with_split(split_of()), tmp_path / "store")
     found = load(tmp_path / "store")
@@ -275,5 +275,7 @@ def test_labelled_data_without_a_split_gets_one(
     assert found.source["split"] == "random"
     assert "has no split: 60, 20 and 20 %" in said[0]
     assert "--split random --split-seed N draws others" in said[0]  # --seed is that of training
+    again = load(found.source["data"], split=found.source["split"])
+    assert fastgcn.fingerprint(again) == fastgcn.fingerprint(found)
     load("digits", split="random")
     assert len(said) == 1

@@ -169,6 +169,7 @@ def test_with_split_checks_the_split_alone() -> None:
     again = graph.with_split(split_of(train=[1], test=[2]))
     assert again.split.train.tolist() == [1]
     assert again.indices is graph.indices
+    assert graph.with_source({"data": "x"}).with_split(again.split).source is None  # x has another
     with pytest.raises(InputError, match="has no label"):
         graph.with_split(split_of(val=[2]))
 

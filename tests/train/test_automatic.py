@@ -104,6 +104,23 @@ def test_few_labels_want_a_network_without_own_rows(n_train: int, first: str) ->
     assert len(found) == 4
 
 
+@pytest.mark.parametrize(
+    ("graph", "networks"),
+    [(CORA, 3), (BLOGCATALOG, 3), (PUBMED, 1), (PHOTO, 1), (WORDNET, 1), (REDDIT, 1)],
+)
+def test_several_networks_are_trained_where_a_full_pass_is_cheap(
+    graph: Graph, networks: int
+) -> None:
+    assert {each.config.ensemble for each in candidates(graph, device="cpu")} == {networks}
+    assert {each.config.ensemble for each in candidates(graph, sampled=True)} == {1}
+
+
+@pytest.mark.usefixtures("_on_gpu")
+@pytest.mark.parametrize("graph", [CORA, PUBMED, WORDNET])
+def test_a_gpu_trains_several_of_larger_graphs(graph: Graph) -> None:
+    assert {each.config.ensemble for each in candidates(graph)} == {3}
+
+
 @pytest.mark.usefixtures("_on_gpu")
 @pytest.mark.parametrize("graph", [WORDNET, REDDIT, PRODUCTS])
 def test_large_graphs_on_a_gpu_try_it_if_a_node_has_few_neighbours(graph: Graph) -> None:

@@ -89,6 +89,7 @@ BAD_VALUES = [
     ("weight_decay", -1e-4, "weight_decay must be at least 0, got -0.0001"),
     ("weight_decay", float("inf"), "weight_decay must be a finite number, got inf"),
     ("averaging", 1, "averaging must be at least 0 and below 1, got 1"),
+    ("ensemble", 0, "ensemble must be at least 1 and at most 100, got 0"),
     ("weight_decay_on", "last", "weight_decay_on must be one of first, all, got 'last'"),
     ("loss", "l1", "loss must be one of auto, mse, huber, got 'l1'"),
     ("metric", "auc", "metric must be auto, micro_f1, "),

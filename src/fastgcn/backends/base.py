@@ -96,10 +96,12 @@ class Backend(Protocol):
         """
         ...
 
-    def outputs(self, part: Part) -> tuple[FloatArray, AnyArray] | None:
+    def outputs(
+        self, part: Part, model: Network | None = None
+    ) -> tuple[FloatArray, AnyArray] | None:
         """Logits (k, C) and labels of the labelled nodes of a part; None if there are none.
 
-        If there are several processes, all of them get the nodes of all.
+        `model` is as for `evaluate`. If there are several processes, all get the nodes of all.
         """
         ...
 
@@ -282,9 +284,11 @@ class LearnerBackend:
         scorer = self._scorer(part, last=last)
         return None if scorer is None else scorer(self.model if model is None else model, also)
 
-    def outputs(self, part: Part) -> tuple[FloatArray, AnyArray] | None:
+    def outputs(
+        self, part: Part, model: Network | None = None
+    ) -> tuple[FloatArray, AnyArray] | None:
         scorer = self._scorer(part)
-        return None if scorer is None else scorer.outputs(self.model)
+        return None if scorer is None else scorer.outputs(self.model if model is None else model)
 
     def class_counts(self) -> IntArray:
         assert self.graph.labels is not None

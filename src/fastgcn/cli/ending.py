@@ -32,7 +32,9 @@ class Stopped(BaseException):
     Not a KeyboardInterrupt, which typer would turn into an exit without a word.
     """
 
-    def __init__(self, number: int, hint: str = "run the command again to start over") -> None:
+    def __init__(
+        self, number: int, hint: str = "nothing was kept; the same command starts again"
+    ) -> None:
         super().__init__(number)
         self.number, self.hint = number, hint
 

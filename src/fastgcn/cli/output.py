@@ -107,7 +107,7 @@ def show_result(run: "Run") -> None:
         if f"{part}_loss" in result
     ]
     show_table(
-        f"{result['dataset']}: epoch {result['best_epoch']} of {result['epochs']} kept",
+        f"{result['dataset']}: {run.kept}",
         ("", *names.values()),
         rows,
     )

@@ -176,7 +176,7 @@ def train(
         raise InputError(f"a run continues with its own settings; leave out {', '.join(ignored)}")
     from fastgcn.train.presets import resolve
     from fastgcn.train.race import Choice, choose
-    from fastgcn.train.run import Run
+    from fastgcn.train.run import Run, RunFolder
 
     with joined(timeout) as group:
         again, folder, shard = resume is not None, resume, None
@@ -201,9 +201,11 @@ def train(
                 if begun is not None:
                     return Choice(begun.config.replace(**given))
                 if shard is None:
+                    RunFolder.check_free(path)
                     return choose(graph, None, given)
                 return Choice(resolve(graph, None, given, sampled=True))
 
+            path = folder
             begun = None if start is None else jointly(group, "the run", lambda: Run.load(start))
             choice = jointly(group, "settings", chosen)
             model = None if begun is None else begun.model
@@ -310,6 +312,7 @@ def _announce(graph: "Graph", config: "TrainConfig") -> None:
         f"{'ÂX precomputed' if config.precompute else 'nothing precomputed'}, "
         f"{'inductive' if config.inductive else 'transductive'}; "
         f"batch {'all' if config.method == 'gcn' else f'{config.batch_size:,}'}, "
+        f"{f'{config.ensemble} networks, ' if config.ensemble > 1 else ''}"
         f"up to {config.epochs} epochs, learning rate {config.learning_rate:g}, seed {config.seed}"
     )
 

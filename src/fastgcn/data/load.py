@@ -8,15 +8,13 @@ from typing import Any
 from fastgcn.data.objects import as_graph
 from fastgcn.data.readers import READERS, table_files
 from fastgcn.data.readers.parts import check_options, choice
+from fastgcn.data.splits import SHARES, with_split
 from fastgcn.data.splits import random_split as draw_split
 from fastgcn.data.store import MANIFEST, is_store, open_store, save
 from fastgcn.errors import FormatError, InputError, MissingFileError, nearest
 from fastgcn.graph.graph import Graph
-from fastgcn.graph.labels import has_label
-from fastgcn.progress import note
 from fastgcn.writing import recover
 
-_RANDOM_SPLIT = ("seed", "train", "val", "test")
 _LISTED = 20  # most files that a message names
 
 
@@ -53,9 +51,7 @@ def load(name_or_path: Any, **options: Any) -> Graph:
     if not isinstance(name_or_path, str | os.PathLike):
         split = _take_random_split(options)
         graph = as_graph(name_or_path, **options)
-        if split is None and _lacks_split(graph):
-            split = {}
-        return graph if split is None else draw_split(graph, **split)
+        return with_split(graph) if split is None else draw_split(graph, **split)
     if os.fspath(name_or_path) in ("", b"") or "\0" in str(name_or_path):
         raise InputError(f"load takes a path or a name, got {name_or_path!r}")
     path = Path(name_or_path).expanduser()
@@ -64,32 +60,18 @@ def load(name_or_path: Any, **options: Any) -> Graph:
     source = {"data": data, **options}
     random_split = _take_random_split(options)
     graph = _read(path, options) if path.exists() else _by_name(name_or_path, options)
-    if random_split is None and _lacks_split(graph):
-        random_split, source = {}, source | {"split": "random"}
     if random_split is not None:
-        graph = draw_split(graph, **random_split)
-    return graph.with_source(source)
+        return draw_split(graph, **random_split).with_source(source)
+    graph = with_split(graph)
+    return graph.with_source({**source, **(graph.source or {})})
 
 
 def load_again(source: Mapping[str, Any] | None, run: str | os.PathLike[str]) -> Graph:
     """The graph that a run was trained on, loaded as it was then; `source` is `Run.source`."""
-    if not source:
+    if not source or "data" not in source:
         raise InputError(f"{run} was trained on a graph made in memory; name the data to use")
     options = dict(source)
     return load(options.pop("data"), **options)
-
-
-def _lacks_split(graph: Graph) -> bool:
-    """True, and said, if a labelled graph has no split, so that one is drawn."""
-    split = any(len(nodes) for _, nodes in graph.split.items())
-    if split or graph.labels is None or not has_label(graph.labels).any():
-        return False
-    note(
-        f"{graph.name} has no split: 60, 20 and 20 % of its labelled nodes are training, "
-        "validation and test nodes, drawn with seed 0; --split random --split-seed N draws others "
-        "(--seed N in import, fastgcn.random_split in Python)"
-    )
-    return True
 
 
 def detect(path: str | os.PathLike[str]) -> str:
@@ -112,7 +94,7 @@ def detect(path: str | os.PathLike[str]) -> str:
 
 def _take_random_split(options: dict[str, Any]) -> dict[str, Any] | None:
     """Remove the options of a random split from `options`; None if split is not random."""
-    given = [name for name in _RANDOM_SPLIT if name in options]
+    given = [name for name in SHARES if name in options]
     if options.get("split") == "random":
         del options["split"]
         return {name: options.pop(name) for name in given}
@@ -127,7 +109,7 @@ def _read(path: Path, options: dict[str, Any]) -> Graph:
     if kind is None:
         kind = detect(path)
     choice(kind, known, "format")
-    check_options(known[kind], options, kind, also=("format", "split", *_RANDOM_SPLIT))
+    check_options(known[kind], options, kind, also=("format", "split", *SHARES))
     return known[kind](path, **options)
 
 

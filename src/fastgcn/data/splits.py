@@ -10,6 +10,10 @@ from fastgcn.errors import InputError
 from fastgcn.graph.checks import Split
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import Task, checked_labels, has_label, task_of
+from fastgcn.progress import note
+
+# The options of a random split, and what they are if they are not given.
+SHARES = {"train": 0.6, "val": 0.2, "test": 0.2, "seed": 0}
 
 
 def stratified_split(
@@ -60,6 +64,8 @@ def random_split(
 ) -> Graph:
     """The same graph under a new split of its labelled nodes, as `stratified_split` draws it.
 
+    Its `source` has the options with which `fastgcn.load` draws the same split.
+
     >>> import fastgcn
     >>> graph = fastgcn.random_split(fastgcn.load("digits"), train=0.5, seed=1)
     >>> len(graph.split.train)
@@ -67,8 +73,38 @@ def random_split(
     """
     if graph.labels is None:
         raise InputError(f"{graph.name} has no labels, and a random split needs them")
-    return graph.with_split(
-        stratified_split(graph.labels, train=train, val=val, test=test, seed=seed, task=graph.task)
+    shares = {"train": train, "val": val, "test": test}
+    split = stratified_split(graph.labels, **shares, seed=seed, task=graph.task)
+    given = shares | {"seed": seed}
+    options = {name: given[name] for name, usual in SHARES.items() if given[name] != usual}
+    source = {**(graph.source or {}), "split": "random", **options}
+    return graph.with_split(split).with_source(source)
+
+
+def with_split(graph: Graph) -> Graph:
+    """The graph; a labelled one without any split gets that of `random_split`, and this is said.
+
+    The same labels always have the same one.
+    """
+    split = any(len(nodes) for _, nodes in graph.split.items())
+    if split or graph.labels is None or not has_label(graph.labels).any():
+        return graph
+    note(said(graph.task, without=graph.name))
+    return random_split(graph)
+
+
+def said(task: Task | None, seed: int = 0, without: str = "") -> str:
+    """What is said of a drawn split; `without` is what had none, if nobody asked for one."""
+    kinds = {"classification": "of each class", "regression": "of the nodes with a target"}
+    drawn = (
+        f"60, 20 and 20 % {kinds.get(task or '', 'of the nodes')} are training, validation and "
+        f"test nodes, drawn with seed {seed}"
+    )
+    if not without:
+        return drawn
+    return (
+        f"{without} has no split: {drawn}; --split random --split-seed N draws others (--seed N "
+        "in import, fastgcn.random_split in Python)"
     )
 
 

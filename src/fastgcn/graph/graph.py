@@ -56,7 +56,8 @@ class Graph:
         cleaned: how many edges the constructor has removed.
         stored_fingerprint: set by the store, which knows it without reading the arrays.
         source: the arguments of `fastgcn.load` ({"data": ..., and its options}), so that a run
-            can load its data again; None for graphs made in memory.
+            can load its data again; None for graphs made in memory, without "data" if only their
+            split was drawn by `random_split`.
         imported: what an import of tables has decided (`fastgcn.data.imported`): columns, encoders
             and notes; None for other graphs.
         task: classification, multilabel or regression; None without labels. By default the labels
@@ -206,11 +207,11 @@ class Graph:
         )
 
     def with_split(self, split: Split) -> "Graph":
-        """The same graph under another split; only the split is checked."""
+        """The same graph under another split, which is checked; `load` does not give it again."""
         parts = {name: checks.split_part(part, name, self.n_nodes) for name, part in split.items()}
         checks.disjoint(parts, self.node_ids)
         labels.labelled(parts, self.labels, self.node_ids)
-        return self._replaced(split=Split(**parts))
+        return self._replaced(split=Split(**parts), source=None)
 
     def with_source(self, source: Mapping[str, Any]) -> "Graph":
         """The same graph with another `source`."""

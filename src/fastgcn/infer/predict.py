@@ -20,6 +20,8 @@ from fastgcn.backends.exact import (
 )
 from fastgcn.config import TrainConfig
 from fastgcn.data.imported import same_encoders
+from fastgcn.data.layout import fingerprint
+from fastgcn.data.splits import SHARES, random_split
 from fastgcn.errors import InputError, nearest
 from fastgcn.features.disk import first_layer_rows
 from fastgcn.features.plan import Budget
@@ -110,7 +112,7 @@ def predict(
         raise InputError("top is for a data frame; add as_frame=True")
     if as_frame and (isinstance(run_or_model, Network) or not isinstance(graph, Graph)):
         raise InputError("as_frame=True needs a run, and a graph in a single process")
-    nodes = _asked(graph, nodes, ids)
+    nodes = _asked(run_or_model, graph, nodes, ids)
     parts = predict_parts(run_or_model, graph, nodes, samples=samples, seed=seed, memory=memory)
     model = model_of(run_or_model)
     width = model.sizes[-1]
@@ -124,7 +126,12 @@ def predict(
     return data_frame(prediction_columns(own, found, run_or_model, top))
 
 
-def _asked(graph: "Graph | Shard", nodes: Any, ids: Sequence[Any] | None) -> Any:
+def _asked(
+    run_or_model: "Run | Network",
+    graph: "Graph | Shard",
+    nodes: Any,
+    ids: Sequence[Any] | None,
+) -> Any:
     """Node numbers from own ids, or from the name of a set of nodes."""
     if ids is not None:
         if nodes is not None:
@@ -135,7 +142,7 @@ def _asked(graph: "Graph | Shard", nodes: Any, ids: Sequence[Any] | None) -> Any
     if isinstance(nodes, str):
         if nodes in UNLABELLED and isinstance(graph, Graph):
             return parse_nodes(graph, nodes)
-        return _part(graph, nodes)
+        return _part(run_or_model, graph, nodes)
     if isinstance(nodes, list | tuple | np.ndarray) and np.asarray(nodes).dtype.kind == "U":
         raise InputError("nodes must be numbers 0, 1, ...; give your own ids as ids=[...]")
     return nodes
@@ -143,7 +150,7 @@ def _asked(graph: "Graph | Shard", nodes: Any, ids: Sequence[Any] | None) -> Any
 
 def asked_nodes(run_or_model: "Run | Network", graph: Graph, nodes: Any) -> IntArray:
     """The nodes that `predict` would be given; raises if the network does not fit the graph."""
-    return _checked_nodes(run_or_model, graph, _asked(graph, nodes, None), "auto")
+    return _checked_nodes(run_or_model, graph, _asked(run_or_model, graph, nodes, None), "auto")
 
 
 def predict_parts(
@@ -226,7 +233,9 @@ def evaluate(
     """
 
     def labelled_nodes() -> IntArray:
-        ids = _node_set(graph, _part(graph, nodes) if isinstance(nodes, str) else nodes)
+        ids = _node_set(
+            graph, _part(run_or_model, graph, nodes) if isinstance(nodes, str) else nodes
+        )
         if graph.labels is None:
             raise InputError(f"{graph_of(graph).name} has no labels to evaluate against")
         check_classes(run_or_model, graph_of(graph))
@@ -419,8 +428,21 @@ def _parts(
         yield some, checked(finish(rows[start : start + _ROWS_A_PART]), some)
 
 
-def _part(graph: "Graph | Shard", name: str) -> IntArray:
+def as_trained(run_or_model: "Run | Network", graph: Graph) -> Graph:
+    """The graph; if it has no split and is what the run was trained on, with the run's split."""
+    if isinstance(run_or_model, Network) or graph.labels is None:
+        return graph
+    options = dict(run_or_model.source or {})
+    if options.get("split") != "random" or any(len(nodes) for _, nodes in graph.split.items()):
+        return graph
+    drawn = random_split(graph, **{name: options[name] for name in SHARES if name in options})
+    return drawn if fingerprint(drawn) == run_or_model.fingerprint else graph
+
+
+def _part(run_or_model: "Run | Network", graph: "Graph | Shard", name: str) -> IntArray:
     """Nodes of a part of the split; if there are several processes, those of this shard."""
+    if isinstance(graph, Graph):
+        graph = as_trained(run_or_model, graph)
     whole, parts = graph_of(graph), dict(graph.split.items())
     if name not in parts:
         raise InputError(

@@ -20,9 +20,11 @@ def run_report(run: "Run", graph: "Graph") -> str:
     True
     """
     from fastgcn.data.layout import fingerprint
+    from fastgcn.infer.predict import as_trained
     from fastgcn.report import numbers, quality, ranking, training
     from fastgcn.report.page import render_page
 
+    graph = as_trained(run, graph)
     if run.model.target is None:
         found = quality.evaluate_run(run, graph)
         subtitle = quality.headline(run, found)

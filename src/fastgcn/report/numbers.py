@@ -7,7 +7,7 @@ import numpy as np
 
 from fastgcn.arrays import FloatArray
 from fastgcn.graph.graph import Graph
-from fastgcn.infer.predict import embed, evaluate, predict
+from fastgcn.infer.predict import as_trained, embed, evaluate, predict
 from fastgcn.metrics import measure
 from fastgcn.report.page import Content, Figure, Section, Table
 from fastgcn.report.plots import against, bars, scatter
@@ -44,6 +44,7 @@ class Predicted(Scored):
 
 def evaluate_numbers(run: Run, graph: Graph) -> Predicted:
     """Predict the labelled test nodes, or else the validation nodes, or else the training nodes."""
+    graph = as_trained(run, graph)
     part, nodes = labelled_part(graph, PART_NAMES)
     evaluate(run, graph, nodes[:1])  # checks that the network and the graph fit together
     found = predict(run, graph, nodes)

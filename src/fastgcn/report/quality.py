@@ -11,7 +11,7 @@ from fastgcn.arrays import BoolArray, FloatArray, IntArray
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import has_label
-from fastgcn.infer.predict import embed, evaluate, predict
+from fastgcn.infer.predict import as_trained, embed, evaluate, predict
 from fastgcn.metrics import Decision, Metrics, measure
 from fastgcn.report.page import Content, Figure, Section, Table
 from fastgcn.report.plots import bars, heatmap, scatter
@@ -79,6 +79,7 @@ class Evaluated(Scored):
 
 def evaluate_run(run: Run, graph: Graph, part: str | None = None) -> Evaluated:
     """Predict the labelled nodes of a part; by default the first of test, val, train with some."""
+    graph = as_trained(run, graph)
     part, nodes = labelled_part(graph, PART_NAMES if part is None else (part,))
     evaluate(run, graph, nodes[:1])  # checks that the network and the graph fit together
     probabilities = predict(run, graph, nodes)
@@ -125,7 +126,7 @@ def on_nodes(run: Run, found: Scored) -> str:
     """Of which nodes a score is, and of which epoch of the run."""
     return (
         f"on {len(found.nodes):,} {found.part_name} nodes; "
-        f"epoch {run.metrics['best_epoch']} of {run.metrics['epochs']} kept, "
+        f"{run.kept}, "
         f"seed {run.config.seed}{'' if run.stopped is None else '; training is not finished'}"
     )
 
@@ -187,6 +188,8 @@ def how_scored(run: Run, how: str) -> str:
         if "val_loss" in run.metrics
         else "There were no validation nodes, so the weights are those of the last epoch."
     )
+    if run.model.ensemble > 1:
+        kept += f" The model is the mean of {run.model.ensemble} networks from different seeds."
     joined = ""
     if run.config.evaluation_graph == "joined" and run.config.inductive:
         joined = (

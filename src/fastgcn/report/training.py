@@ -98,6 +98,8 @@ def _from_first_to_last(run: Run, kept: dict[str, Any]) -> str:
             f"and {shown} of {kept[name]:.4f}; at the end they were "
             f"{last['val_loss']:.4f} and {last[name]:.4f}."
         )
+    if run.model.ensemble > 1:
+        text += f" This is the first of the {run.model.ensemble} networks of the model."
     return text
 
 
@@ -405,11 +407,14 @@ def how_to_use(run: Run, graph: Graph) -> Section:
 
 def _python_lines(run: Run, graph: Graph) -> str:
     load = "graph = ...  # the graph that you made in memory"
-    if graph.source is not None:
-        options = dict(graph.source)
+    options = dict(graph.source or {})
+    if "data" in options:
         arguments = [repr(str(options.pop("data")))]
         arguments += [f"{name}={value!r}" for name, value in options.items()]
         load = f"graph = fastgcn.load({', '.join(arguments)})"
+    elif options.pop("split", None) == "random":
+        drawn = "".join(f", {name}={value!r}" for name, value in options.items())
+        load += f"\ngraph = fastgcn.random_split(graph{drawn})"
     name = "probabilities" if run.model.target is None else "numbers"
     return (
         "import fastgcn\n\n"
@@ -422,14 +427,15 @@ def _python_lines(run: Run, graph: Graph) -> str:
 
 def _data_argument(run: Run, graph: Graph) -> str:
     """The data on the command line; empty if the run finds its data itself."""
-    if run.source is not None and dict(run.source) == dict(graph.source or {}):
-        return ""
-    if graph.source is None:
+    source = dict(graph.source or {})
+    if "data" not in source:
         return " DATA"
-    text = f" {shlex.quote(str(graph.source['data']))}"
+    if run.source is not None and dict(run.source) == source:
+        return ""
+    text = f" {shlex.quote(str(source['data']))}"
     for option, flag in (("split", "--split"), ("seed", "--split-seed")):
-        if option in graph.source:
-            text += f" {flag} {shlex.quote(str(graph.source[option]))}"
+        if option in source:
+            text += f" {flag} {shlex.quote(str(source[option]))}"
     return text
 
 

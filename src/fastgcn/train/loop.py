@@ -13,29 +13,35 @@ from torch import nn
 
 from fastgcn.backends import Backend, Checkpoint, MakeSampler, choose_backend, name_of
 from fastgcn.backends.base import score
-from fastgcn.backends.data import check_trainable
+from fastgcn.backends.data import SharedData, check_trainable
 from fastgcn.config import SETTINGS, TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.data.load import load
+from fastgcn.data.splits import with_split
 from fastgcn.errors import DivergedError, FastGCNError, FormatError, InputError
 from fastgcn.graph.graph import Graph
 from fastgcn.kernels.compiling import clock
 from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.model import GCN, all_finite
+from fastgcn.network import Network
 from fastgcn.progress import note, shown, visible
 from fastgcn.train.callbacks import ShowEpochs, told
 from fastgcn.train.decision import decide, usual_scores, warnings
 from fastgcn.train.divergence import NotFiniteError, what_to_change
+from fastgcn.train.ensemble import Further, MakeBackend, joined, networks_of, train_further
 from fastgcn.train.presets import resolve, resolve_own
-from fastgcn.train.race import Choice, check_room, choose
+from fastgcn.train.race import Choice, choose
 from fastgcn.train.run import Run, RunFolder, describe, module_name
-from fastgcn.train.training import Training, best_epoch, should_stop
+from fastgcn.train.training import Training, best_epoch, check_room, should_stop
 
 if TYPE_CHECKING:
     from fastgcn.backends.ranks.shard import Shard
 
 # Called with the record of each epoch; a callback that returns True ends the run there.
 Callback = Callable[[dict[str, Any]], bool | None]
+
+# The further networks of a run of one network.
+_NO_OTHERS = Further()
 
 # Seconds between checkpoints: the most work that a kill loses, beside the current epoch.
 _CHECKPOINT_EVERY = 1.0
@@ -56,7 +62,7 @@ def fit(
     """Train a network on the training nodes of `graph`; validation chooses the weights kept.
 
     `graph` is a `Graph`, or what `fastgcn.load` takes: a path, a name, or a graph of PyG, networkx
-    or OGB.
+    or OGB. A labelled graph without a split gets that of `random_split(graph)`.
 
     Settings are given by `config`, by name (`epochs=20`), or both; a name overrides the config.
     Settings that are not given come from the named preset (`preset="paper"`), or are chosen for
@@ -93,6 +99,10 @@ def fit(
     with shown(progress):
         if not isinstance(graph, Graph):
             graph = load(graph)
+        if shard is None:
+            graph = with_split(graph)
+            if run_dir is not None:
+                RunFolder.check_free(Path(run_dir))
         if model is not None and not isinstance(model, nn.Module):
             raise InputError(
                 f"model must be a torch.nn.Module, got {type(model).__name__}; its "
@@ -102,9 +112,10 @@ def fit(
             choice = Choice(resolve_own(graph, config, settings, model))
         elif shard is None and sampler is None and model is None:
             choice = choose(graph, config, settings)
-        else:
-            sampled = True if model is None else None
-            choice = Choice(resolve(graph, config, settings, sampled=sampled))
+        elif model is None:
+            choice = Choice(resolve(graph, config, settings, sampled=True))
+        else:  # a network of ours goes on as what it is
+            choice = Choice(resolve(graph, config, {"ensemble": model.ensemble} | settings))
         train = partial(
             fit_choice, graph, choice, run_dir=run_dir, sampler=sampler, model=model, shard=shard
         )
@@ -128,11 +139,19 @@ def fit_choice(
     config = choice.config
     if shard is None:
         check_room(graph, config)
+    elif config.ensemble > 1:
+        raise InputError(
+            f"ensemble = {config.ensemble} is for a single process; leave out torchrun, or "
+            "set ensemble = 1"
+        )
     path = None if run_dir is None else Path(run_dir)
+    make = _maker(graph, config, path, sampler, model)
     if choice.training is not None:
         backend = choice.training.backend
-    else:
+    elif shard is not None:
         backend = choose_backend(graph, config, path, shard=shard, sampler=sampler, model=model)
+    else:
+        backend = make(0, config, SharedData())
     folder = None
     if path is not None:
         # Checked before the folder is made, so that a refused run leaves nothing behind.
@@ -150,7 +169,7 @@ def fit_choice(
         folder = backend.on_first("the run's folder", lambda: RunFolder.create(path, about))
     try:
         with thread_count(config.threads), memory_of_device():
-            return _train(graph, choice, backend, folder, callbacks)
+            return _train(graph, choice, backend, folder, callbacks, make)
     except FastGCNError:
         if folder is not None:
             folder.discard_if_unused()
@@ -158,6 +177,23 @@ def fit_choice(
     finally:
         if folder is not None:
             folder.release()
+
+
+def _maker(
+    graph: Graph,
+    config: TrainConfig,
+    path: Path | None,
+    sampler: MakeSampler | None,
+    model: nn.Module | None,
+) -> MakeBackend:
+    """Makes the backends of a run's networks; those of an ensemble start from a network each."""
+    starts = networks_of(model, config) if isinstance(model, GCN) else [model]
+
+    def make(number: int, own: TrainConfig, shared: SharedData) -> Backend:
+        start = starts[number % len(starts)]
+        return choose_backend(graph, own, path, sampler=sampler, model=start, shared=shared)
+
+    return make
 
 
 def resume(
@@ -180,7 +216,7 @@ def resume(
     """
     path = Path(run_dir)
     if shard is None:
-        folder = RunFolder.to_resume(path)
+        graph, folder = with_split(graph), RunFolder.to_resume(path)
     else:
         about = shard.group.broadcast("the run", lambda: RunFolder.to_resume(path).about)
         folder = RunFolder(path, about)
@@ -202,12 +238,16 @@ def resume(
             "fastgcn.resume(run_dir, graph, sampler=...) in Python"
         )
     folder.check_module(model)
-    backend = choose_backend(graph, folder.config, path, shard=shard, sampler=sampler, model=model)
+    make = _maker(graph, folder.config, path, sampler, model)
+    if shard is None:
+        backend = make(0, folder.config, SharedData())
+    else:
+        backend = choose_backend(graph, folder.config, path, shard=shard)
     kept = backend.on_first("the run's folder", folder.claim)
     chosen = Choice.from_dict(folder.config, folder.about.get("choice"))
     try:
         with thread_count(folder.config.threads), memory_of_device():
-            return _train(graph, chosen, backend, kept, callbacks)
+            return _train(graph, chosen, backend, kept, callbacks, make)
     finally:
         folder.release()
 
@@ -242,6 +282,7 @@ def _train(
     backend: Backend,
     folder: RunFolder | None,
     callbacks: Sequence[Callback],
+    make: MakeBackend,
 ) -> Run:
     training, stopped = choice.training, False
     if training is None:
@@ -273,7 +314,12 @@ def _train(
                     folder.save_checkpoint(training.checkpoint())
                     saved = time.monotonic()
             stopped = _stops(training, folder, callbacks, record)
-        return finished(_finish(graph, training, folder, choice))
+        further = _NO_OTHERS
+        if training.config.ensemble > 1 and not stopped:
+            if folder is not None:  # an interruption from now on costs the further networks alone
+                folder.save_checkpoint(training.checkpoint())
+            further = train_further(training.config, len(training.history), make)
+        return finished(_finish(graph, training, folder, choice, further))
 
 
 def _tell(training: Training, folder: RunFolder | None, callbacks: Sequence[Callback]) -> bool:
@@ -383,17 +429,20 @@ def _finish(
     training: Training,
     folder: RunFolder | None,
     choice: Choice,
+    further: Further = _NO_OTHERS,
+    *,
     stopped: str | None = None,
 ) -> Run:
     """Keep the best weights, score them on the test nodes, and write the run's result.
 
-    `stopped` is why the run has stopped and counts as not finished.
+    `further` are the networks of an ensemble beside the first. `stopped` is why the run has stopped
+    and counts as not finished.
     """
     backend, config = training.backend, training.config
     if folder is not None and stopped is None:
         folder.save_checkpoint(training.checkpoint())
-    model = backend.model
-    model.load_state_dict(training.best)
+    backend.model.load_state_dict(training.best)
+    model = joined(backend.model, config, further.trainings)
     best = training.history[training.best_at]
     metrics: dict[str, Any] = {
         "dataset": graph.name,
@@ -407,7 +456,8 @@ def _finish(
     if graph.split.val.size:
         metrics["validate_every"] = backend.validate_every
     metrics |= {name: value for name, value in best.items() if name.startswith("val_")}
-    metrics |= _decide_and_score(graph, training)
+    metrics |= _ensemble_facts(training, further)
+    metrics |= _decide_and_score(graph, training, model)
     spent = training.seconds
     metrics |= {
         "train_seconds": spent["sampling"] + spent["compute"] + spent["evaluation"],
@@ -439,17 +489,33 @@ def _finish(
     return run
 
 
-def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
+def _ensemble_facts(training: Training, further: Further) -> dict[str, Any]:
+    """What a run keeps of the networks of an ensemble; nothing of a single one."""
+    if not further.trainings:
+        return {}
+    every, name = (training, *further.trainings), f"val_{training.metric}"
+    scores = [each.history[each.best_at].get(name) for each in every]
+    epochs = [len(each.history) for each in every]
+    return {"ensemble": {name: scores, "epochs": epochs, "seconds": round(further.seconds, 3)}}
+
+
+def _decide_and_score(graph: Graph, training: Training, model: Network) -> dict[str, Any]:
     """Choose temperature and threshold on validation; the scores, and notes on choices and scores.
 
-    The network's weights are the best ones already.
+    `model` has the best weights, of all networks of an ensemble.
     """
-    backend, config, model = training.backend, training.config, training.backend.model
+    backend, config = training.backend, training.config
     names, notes = graph.class_names, list(training.notes())
+    if model.ensemble > 1:
+        notes.append(
+            f"The model is the mean of {model.ensemble} networks from different seeds; the history "
+            "is that of the first."
+        )
     found: dict[str, Any] = {}
     worse: list[str] = []
     start = clock()
-    outputs = backend.outputs("val") if "val_loss" in training.history[training.best_at] else None
+    validated_best = "val_loss" in training.history[training.best_at]
+    outputs = backend.outputs("val", model) if validated_best else None
     if outputs is not None:
         logits, labels = outputs
         if model.target is None:
@@ -462,7 +528,7 @@ def _decide_and_score(graph: Graph, training: Training) -> dict[str, Any]:
         if model.target is not None:
             worse = warnings(training.metric, "validation", validated, training.counts, names)
             notes += worse
-    scores = backend.evaluate("test", last=True, also=_also(training, graph.split.test.size))
+    scores = backend.evaluate("test", model, last=True, also=_also(training, graph.split.test.size))
     training.seconds["evaluation"] += clock() - start
     training.book_compiling()
     if scores is not None and not math.isfinite(scores.loss):

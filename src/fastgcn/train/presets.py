@@ -161,6 +161,8 @@ def entrants(
         return [Candidate("the paper's", start.replace(**own))]
     if sampled is None and given.given & SAMPLING_SETTINGS:
         sampled = True
+    if preset == "fast":
+        own = {"ensemble": 1} | own
     found: list[Candidate] = []
     refused: InputError | None = None
     for name, candidate in candidates(graph, sampled=sampled, device=given.device):
@@ -181,11 +183,12 @@ def entrants(
 
 
 def _implied(given: TrainConfig) -> dict[str, Any]:
-    """What an aggregator needs of settings that are not given."""
+    """What some settings need of others that are not given."""
+    single = {"ensemble": 1} if given.jumping == "concat" or not given.is_linear else {}
     if "aggregator" not in given.given or given.aggregator == "convolution":
-        return {}
+        return single
     kinds = AGGREGATOR_NORMALIZATIONS[given.aggregator]
-    implied: dict[str, Any] = {"normalization": kinds[0]}
+    implied: dict[str, Any] = single | {"normalization": kinds[0]}
     if given.aggregator != "attention":  # attention sees the node among its neighbours
         implied |= {"skip": True, "input_skip": True}
     if not given.is_linear:
@@ -196,7 +199,7 @@ def _implied(given: TrainConfig) -> dict[str, Any]:
 # Settings of fastgcn's own network, which another module decides by itself.
 _NOT_YOURS = (
     "hidden", "bias", "dropout", "skip", "input_skip", "norm", "jumping", "pair", "aggregator",
-    "heads", "precompute", "history",
+    "heads", "precompute", "history", "ensemble",
 )  # fmt: skip
 
 
@@ -226,6 +229,7 @@ def resolve_own(
         "precompute": False,
         "pair": False,
         "norm": "none",
+        "ensemble": 1,
         "dropout": 0.0,
         "skip": True,  # blocks then hold a node's own row
         "input_skip": True,

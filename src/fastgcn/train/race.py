@@ -19,21 +19,14 @@ from fastgcn.backends import choose_backend
 from fastgcn.backends.data import SharedData, check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.auto import resolve_samples
-from fastgcn.features.plan import check_device_memory, check_memory
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import (
-    begin_thread,
-    choose_device,
-    memory_of_device,
-    pool_threads,
-    thread_count,
-)
+from fastgcn.machine import begin_thread, memory_of_device, pool_threads, thread_count
 from fastgcn.metrics import better
 from fastgcn.progress import note, progress
 from fastgcn.train.automatic import Candidate, epoch_work
 from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.presets import entrants
-from fastgcn.train.training import Training
+from fastgcn.train.training import Training, check_room
 
 # Epochs after which a round ends and the worse half of the candidates is dropped: of full passes at
 # a rate of 0.02, and of sampled batches, which take many steps an epoch.
@@ -151,17 +144,6 @@ def choose(
     return choice
 
 
-def check_room(graph: Graph, config: TrainConfig) -> None:
-    """Refuse a training that needs more memory than there is, before anything is allocated."""
-    if graph.labels is None:
-        return  # refused in other words
-    device = choose_device(config.device)
-    if device.type == "cpu":
-        check_memory(graph, config)
-    else:
-        check_device_memory(graph, config, torch.cuda.mem_get_info(device)[0])
-
-
 def rounds_of(config: TrainConfig) -> tuple[int, ...]:
     """The epochs after which each round of a race may end; at half the rate, twice as many."""
     if config.method != "gcn":
@@ -191,7 +173,7 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
             advance(max(0, rounds[-1] - len(running.pop(number).history)))
 
         for done, epochs in enumerate(rounds):
-            failed = _train(running, epochs, advance)
+            failed = train_side_by_side(running, epochs, advance)
             for number, wrong in failed.items():
                 note(f"Dropped {found[number].name}, where {wrong}")
                 drop(number)
@@ -226,10 +208,11 @@ def _close(each: Tried, best: Tried, share: float) -> bool:
     return best.score - each.score <= share * abs(best.score)
 
 
-def _train(
+def train_side_by_side(
     running: Mapping[int, Training], epochs: int, advance: Callable[[int], None]
 ) -> dict[int, NotFiniteError]:
-    """Train all candidates up to so many epochs; those whose numbers went wrong, and how."""
+    """Train all up to so many epochs, on threads of their own as long as there are several; those
+    whose numbers went wrong, and how."""
     stopped, failed = threading.Event(), {}
 
     def train(number: int) -> None:

@@ -70,7 +70,8 @@ class Run:
         class_names: the classes of the model's outputs, None if they have only numbers.
         feature_names: the features of the model's inputs, None if they have only numbers.
         fingerprint: of the graph it was trained on.
-        source: what that graph was loaded from, None if it was made in memory.
+        source: what that graph was loaded from (`Graph.source`); without "data", or None, if it
+            was made in memory.
         imported: how that graph's tables were read and encoded (`fastgcn.data.imported`); None if
             it came from no tables.
         path: the run's folder, None if it has none.
@@ -149,6 +150,13 @@ class Run:
         module = import_module("fastgcn.infer.explain")
         return cast("Explanation", module.explain(self, graph, node, **options))
 
+    @property
+    def kept(self) -> str:
+        """What the model is, in words: the epoch, and how many networks."""
+        of = f"epoch {self.metrics.get('best_epoch')} of {self.metrics.get('epochs')}"
+        k = self.model.ensemble
+        return f"{of} kept" + (f", in the first of {k} networks" if k > 1 else "")
+
     def __repr__(self) -> str:
         return f"Run({', '.join(f'{name}={value}' for name, value in self._facts().items())})"
 
@@ -168,7 +176,7 @@ class Run:
         facts: dict[str, Any] = {
             "dataset": found.get("dataset"),
             "method": self.config.method,
-            "epochs": f"{found.get('best_epoch')} of {found.get('epochs')} kept",
+            "kept": self.kept,
         }
         facts |= {name: f"{found[name]:.4f}" for name in names if found.get(name) is not None}
         return facts | {"path": None if self.path is None else str(self.path)}
@@ -201,18 +209,13 @@ class RunFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise InputError(
-                f"{path} cannot be a run's folder: a file is in its place; choose another one"
-            ) from None
+            raise _in_the_way(path) from None
         schema = SCHEMAS[about.get("task") == "regression"]
         folder = cls(path, {"schema": schema, **about})
         try:
             folder.claim()
             if (path / "config.json").exists():
-                raise InputError(
-                    f"{path} holds a run already; continue it with --resume {path} "
-                    "(fastgcn.resume in Python), or choose another folder"
-                )
+                raise folder._taken()
             write_text(path / "config.json", json.dumps(folder.about, indent=1, ensure_ascii=False))
         except BaseException:
             folder.release()
@@ -220,6 +223,22 @@ class RunFolder:
                 path.rmdir()
             raise
         return folder
+
+    @classmethod
+    def check_free(cls, path: Path) -> None:
+        """Refuse a folder that holds a run already, as `create` would after a race."""
+        if path.exists() and not path.is_dir():
+            raise _in_the_way(path)
+        if (path / "config.json").exists():
+            folder = cls(path)
+            folder.claim().release()  # if another process is training it, that is said
+            raise folder._taken()
+
+    def _taken(self) -> InputError:
+        return InputError(
+            f"{self.path} holds a run already; continue it with --resume {self.path} "
+            "(fastgcn.resume in Python), or choose another folder"
+        )
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -464,7 +483,7 @@ class RunFolder:
     ) -> Network:
         sizes, task = about["sizes"], network_task(about)
         if module is None:
-            return build_model(config, sizes, task)
+            return build_model(config, sizes, task, ensemble=about.get("ensemble", 1))
         inner = module.module if isinstance(module, OwnNetwork) else module
         return own_network(copy.deepcopy(inner), config, sizes, task)
 
@@ -528,6 +547,12 @@ def _check_shapes(model: Network, tensors: Mapping[str, Tensor], path: Path) -> 
         )
 
 
+def _in_the_way(path: Path) -> InputError:
+    return InputError(
+        f"{path} cannot be a run's folder: a file is in its place; choose another one"
+    )
+
+
 def describe(
     model: Network, class_names: Sequence[str] | None, feature_names: Sequence[str] | None
 ) -> dict[str, Any]:
@@ -536,6 +561,7 @@ def describe(
         "sizes": list(model.sizes),
         "multilabel": model.multilabel,
         **({"task": model.task} if model.task == "regression" else {}),
+        **({"ensemble": model.ensemble} if model.ensemble > 1 else {}),
         "decision": model.decision.to_dict(),
         "class_names": None if class_names is None else list(class_names),
         "feature_names": None if feature_names is None else list(feature_names),

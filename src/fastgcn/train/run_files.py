@@ -74,14 +74,15 @@ _NETWORK: dict[str, Check] = {
     "feature_names": optional(list_of(text())),
 }
 
-# Of a network that predicts numbers; others say by `multilabel` what they predict.
-_TASK: dict[str, Check] = {"task": one_of(TASKS)}
+# Of a network that predicts numbers; others say by `multilabel` what they predict. And of several
+# networks in one.
+_SOME_HAVE: dict[str, Check] = {"task": one_of(TASKS), "ensemble": integer(1, 100)}
 
 # `config.json`: what was started.
 ABOUT = record(
     {
         "config": mapping(anything),
-        "data": optional(record({"data": text()})),
+        "data": optional(record({}, {"data": text()})),
         "fingerprint": digest,
     },
     {
@@ -139,11 +140,11 @@ NETWORK = record(
         "device": text(),
         "validate_every": integer(1),
     },
-    _TASK,
+    _SOME_HAVE,
 )
 
 # The metadata of a model, each entry a text of JSON.
-MODEL: dict[str, Check] = {"config": mapping(anything), **_NETWORK, **_TASK}
+MODEL: dict[str, Check] = {"config": mapping(anything), **_NETWORK, **_SOME_HAVE}
 
 
 # What a file without a checksum, such as that of an earlier version, may have.

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fastgcn.arrays import IntArray
@@ -13,8 +14,11 @@ from fastgcn.backends import Backend, Checkpoint
 from fastgcn.backends.base import check_alike, with_prefix
 from fastgcn.config import TrainConfig
 from fastgcn.errors import InputError
+from fastgcn.features.plan import check_device_memory, check_memory
+from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import Task
 from fastgcn.kernels.compiling import clock, take_seconds
+from fastgcn.machine import choose_device
 from fastgcn.metrics import Decision, Metrics, Target, better
 from fastgcn.model import WeightAverage
 from fastgcn.train.decision import chosen_metric, positive_class
@@ -207,6 +211,17 @@ def is_better(record: Mapping[str, Any], kept: Mapping[str, Any], metric: str = 
         return False
     score, other = ((better(metric, each[name]), -each["val_loss"]) for each in (record, kept))
     return score > other
+
+
+def check_room(graph: Graph, config: TrainConfig) -> None:
+    """Refuse a training that needs more memory than there is, before anything is allocated."""
+    if graph.labels is None:
+        return  # refused in other words
+    device = choose_device(config.device)
+    if device.type == "cpu":
+        check_memory(graph, config)
+    else:
+        check_device_memory(graph, config, torch.cuda.mem_get_info(device)[0])
 
 
 def check_labels(counts: IntArray, task: Task, target: Target | None) -> None:

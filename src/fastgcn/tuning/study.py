@@ -25,6 +25,7 @@ from fastgcn.backends.data import check_trainable
 from fastgcn.config import OWN_POWERS, SETTINGS, TrainConfig
 from fastgcn.data.layout import fingerprint
 from fastgcn.data.load import load
+from fastgcn.data.splits import with_split
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingDependencyError
 from fastgcn.graph.graph import Graph
 from fastgcn.locks import locked
@@ -34,9 +35,9 @@ from fastgcn.progress import note, progress, shown
 from fastgcn.train.decision import chosen_metric
 from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.loop import fit_choice, resume
-from fastgcn.train.race import Choice, check_room, choose, rounds_of
+from fastgcn.train.race import Choice, choose, rounds_of
 from fastgcn.train.run import Run, RunFolder
-from fastgcn.train.training import Training
+from fastgcn.train.training import Training, check_room
 from fastgcn.tuning.space import params_of, settings_of, space
 from fastgcn.writing import write_text
 
@@ -152,6 +153,7 @@ def tune(
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if not isinstance(graph, Graph):
             graph = load(graph)
+        graph = with_split(graph)
         given = (config or TrainConfig()).replace(**settings)
         check_trainable(graph)
         if not graph.split.val.size:

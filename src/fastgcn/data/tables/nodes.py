@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastgcn.arrays import AnyArray
-from fastgcn.data.splits import stratified_split
+from fastgcn.data.splits import said, stratified_split
 from fastgcn.data.tables.columns import Categories, IdCollector, NodeIndex
 from fastgcn.data.tables.files import Table, is_text
 from fastgcn.data.tables.labels import label_reader
@@ -130,13 +130,7 @@ def _random_split(labels: AnyArray | None, seed: int | bool | None, notes: Notes
     drawn = 0 if seed is None else seed
     task = task_of(labels)
     split = stratified_split(labels, seed=drawn, task=task)
-    kinds = {"classification": "of each class", "regression": "of the nodes with a target"}
-    shares = kinds.get(task, "of the nodes")
-    why = "the table has no split: " if seed is None else ""
-    notes.append(
-        f"{why}60, 20 and 20 % {shares} are training, validation and test nodes, drawn with seed "
-        f"{drawn}" + ("; --split random --seed N draws others" if seed is None else "")
-    )
+    notes.append(said(task, drawn, "the table" if seed is None else ""))
     return split
 
 
