@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from benchmarks.accuracy import table
-from benchmarks.cases import Case, best_rate, follow, without_test
+from benchmarks.cases import Case, best_rate, follow, train, without_test
 from benchmarks.pages import Experiment, measure
 from benchmarks.paper_scale import full
 from benchmarks.results import Measurement, Results
 
-from fastgcn import TrainConfig, fit
+from fastgcn import TrainConfig, fit, load
 from tests.communities import communities, quick
 
 CONFIG = TrainConfig(hidden=4, samples=5, epochs=8).complete()
@@ -121,15 +121,25 @@ def test_a_plain_training_on_file_serves_the_search_but_not_the_clock(results: R
     assert plain.runs(results, timed=True) == []
 
 
-def test_a_random_split_is_another_one_for_every_seed(results: Results) -> None:
+def test_a_random_split_is_another_one_for_every_seed(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = TrainConfig(hidden=8, samples=50, epochs=2).complete()
     tiny = Case(
         label="tiny", data="digits", split="random", config=settings, rates=(0.05, 0.01), seeds=2,
         published=0.9,
     )  # fmt: skip
+    trained_on = []
+
+    def watched(graph: Any, config: TrainConfig) -> Any:
+        trained_on.append((config.seed, graph.split.test.tobytes()))
+        return train(graph, config)
+
+    monkeypatch.setattr("benchmarks.cases.train", watched)
     some = Experiment(name="a", title="A", plan=tiny.plan, show=lambda _: [])
     assert measure([some], results) == 4
     lines = [json.loads(line) for line in results.path.read_text().splitlines()]
+    assert len({*trained_on}) == len({test for _, test in trained_on}) == 2
     assert all(line["key"]["split_seed"] == line["key"]["config"]["seed"] for line in lines)
     (row,) = table([tiny], results).rows
     chosen = [
@@ -148,6 +158,16 @@ def test_following_a_training_does_not_change_it(config: Any) -> None:
     followed, plain = follow(graph, config), fit(graph, config).metrics
     for name in ("epochs", "best_epoch", "val_micro_f1", "test_micro_f1", "batches"):
         assert followed[name] == plain[name]
+
+
+def test_the_test_score_is_that_of_the_epoch_that_validation_kept() -> None:
+    """Of a training whose last epoch is worse."""
+    graph = load("digits")
+    config = CONFIG.replace(learning_rate=0.1, hidden=16, samples=50, epochs=7, threads=1, seed=3)
+    followed, plain = follow(graph, config), fit(graph, config).metrics
+    curve = followed["curve"]["test"]
+    assert followed["best_epoch"] < 7
+    assert followed["test_micro_f1"] == plain["test_micro_f1"] > curve[-1] + 0.02
 
 
 def test_a_curve_has_a_point_an_epoch_and_time_goes_on() -> None:

@@ -13,10 +13,10 @@ from benchmarks.convergence import RIDGE, Descent, descend, regression
 from benchmarks.pages import DASH, NOT_YET, fill_page, sections
 from benchmarks.paper import experiments
 from benchmarks.paper_scale import DataSet, beside, full, quick, with_seeds
-from benchmarks.results import Results
+from benchmarks.results import Measurement, Results
 
 import fastgcn
-from benchmarks import paper_scale
+from benchmarks import paper_scale, paper_systems
 from fastgcn import normalize
 from fastgcn.cli import main
 from fastgcn.data.generate import GenerateConfig, generate
@@ -198,3 +198,21 @@ def test_slope_and_bound_of_known_distances() -> None:
     assert Descent(5 / k, **known).slope == pytest.approx(-1)
     assert Descent(1 / k, **known).within_bound == 98
     assert Descent(1 / np.sqrt(k), **known).within_bound == 0
+
+
+def test_a_step_on_all_nodes_is_no_batch(tmp_path: Path) -> None:
+    """The original GCN's time has no multiple; GraphSAGE's newer program stands beside the old."""
+    results = Results(tmp_path / "r.jsonl")
+    scale = full()
+    (times, *_) = paper_systems.times(scale)
+    found = {s: {"seconds_per_batch": 0.001 * k} for k, s in enumerate(scale.small.systems, 1)}
+    results.measure(Measurement("", times.key, lambda: found, ("fastgcn.errors",)))
+    (summary,) = paper_systems.show_summary(scale, results)
+    assert isinstance(summary, Table)
+    cells = {row[0]: row[2:5] for row in summary.rows}
+    assert cells["Cora: FastGCN"] == ("1", "1", "8.4")
+    assert cells["Cora: GraphSAGE-GCN"] == ("2", "2", "1,163, new program 38")
+    assert cells["Cora: GCN (original)"] == ("5", DASH, DASH)
+    _, multiples, _ = paper_systems.show_table3(scale, results)
+    assert isinstance(multiples, Table)
+    assert not any("original" in row[0] for row in multiples.rows)

@@ -22,6 +22,7 @@ def test_missed_bounds_are_there_and_others_not(
 ) -> None:
     claims = [Claim(what="a step", value=70, at_most=60, unit=" µs"),
               Claim(what="an epoch", value=1, at_most=2),
+              Claim(what="beside these", value=1),
               Claim(what="a lead", value=0.1, at_least=0.5)]  # fmt: skip
     other = Table(("", "s"), [("no claim", "no")], "T")
     some = Experiment(name="a", title="Speed", plan=lambda _: (),
