@@ -133,3 +133,38 @@ def test_features_in_an_npy_file_beside_an_edge_list(tmp_path: Path) -> None:
         np.save(tmp_path / "x.npy", wrong)
         with pytest.raises(InputError, match="x.npy must hold a matrix of numbers"):
             Graph.from_tables(tmp_path / "x.npy", tmp_path / "edges.csv")
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    for module in ("data.objects", "graph.convert_networkx"):
+        monkeypatch.setattr(f"fastgcn.{module}.note", found.append)
+    return found
+
+
+def test_edge_features_of_ogb_are_said_to_be_unused(said: list[str]) -> None:
+    record = {"edge_index": np.array([[0, 1], [1, 2]]), "node_feat": np.eye(3), "num_nodes": 3}
+    fastgcn.load((record | {"edge_feat": None}, np.zeros((3, 1), int)))
+    assert not said
+    fastgcn.load((record | {"edge_feat": np.ones((2, 4))}, np.zeros((3, 1), int)))
+    assert len(said) == 1
+    assert said[0].startswith("the graph's edge_feat is not used")
+
+
+def test_edge_attributes_of_networkx(said: list[str]) -> None:
+    friends = networkx.Graph()
+    friends.add_edge("a", "b", weight=3.0)
+    assert fastgcn.load(friends, features=None).weights is not None
+    assert not said
+    friends.add_edge("b", "c", since=1990)
+    fastgcn.load(friends, features=None)
+    assert said == [
+        "1 of 2 edges have no 'weight' and count as 1, as in networkx",
+        "of the edges' attributes, 'since' are not used; weight=... names the weights",
+    ]
+    said.clear()
+    assert fastgcn.load(friends, features=None, weight=None).weights is None
+    assert said == [
+        "of the edges' attributes, 'weight', 'since' are not used; weight=... names the weights"
+    ]

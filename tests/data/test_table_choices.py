@@ -55,7 +55,10 @@ def test_random_split_in_python(tmp_path: Path) -> None:
 
 def test_labels_that_may_be_wrong(tmp_path: Path) -> None:
     one = read(tmp_path, {**TABLE, "label": ["a"] * N}, ONE)
-    assert "all labelled nodes have the class 'a': there is nothing to learn" in notes(one)
+    assert (
+        "all labelled nodes have the class 'a': there is nothing to learn, and training is refused"
+        in notes(one)
+    )
     ages = {"id": np.arange(90), "x": np.arange(90), "label": np.arange(90) + 7}
     many = read(tmp_path, ages, {"source": [0], "target": [1]})
     assert "'label' has 90 different whole numbers, and each is taken for a class" in notes(many)

@@ -18,11 +18,14 @@ from tests.tables import EDGES, NODES, read, read_csv, write
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"id": "ID"}, "nodes.parquet has no column 'ID' for node ids; its columns are 'id', 'la"),
+        (
+            {"id": "ID"},
+            r"nodes.parquet has no column 'ID' for node ids \(--id\); its columns are 'id', 'la",
+        ),
         ({"label": "klass"}, "no column 'klass' for labels"),
         ({"label": "size,lable"}, "no column 'lable' for labels; .*; did you mean 'label'"),
         ({"split": "spilt"}, "no column 'spilt' for the split; .*; did you mean 'split'"),
-        ({"source": "from"}, "edges.parquet has no column 'from' for where edges start"),
+        ({"source": "from"}, r"column 'from' for where edges start \(--source\); its"),
         ({"target": "targets"}, "no column 'targets' .*; did you mean 'target'"),
         ({"weight": "w"}, "no column 'w' for edge weights"),
         ({"memory": "much"}, "memory must be at least 1MB, such as 500MB or 2GB, got 'much'"),

@@ -183,3 +183,25 @@ def test_new_nodes_have_degrees_like_old_ones(directed: bool) -> None:
     assert isinstance(all_.features, np.ndarray)
     assert few.feature_names == all_.feature_names == ("kind=x", "kind=y", "kind:missing", "degree")
     np.testing.assert_allclose(found, all_.features[3:], rtol=1e-6)
+
+
+def test_a_new_node_that_may_be_an_old_one_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that pandas has read without dtype=str has 27 where the graph has 0027."""
+    said: list[str] = []
+    monkeypatch.setattr("fastgcn.infer.new_nodes.note", said.append)
+    nodes = pa.table({"id": [f"{i:04d}" for i in range(40)], "x": np.arange(40) % 7})
+    ends = np.random.default_rng(0).integers(0, 40, (2, 100))
+    pairs = [pa.array([f"{i:04d}" for i in end]) for end in ends]
+    nodes = nodes.append_column("label", pa.array(np.arange(40) % 2))
+    graph = fastgcn.Graph.from_tables(nodes, pa.table(pairs, ["source", "target"]))
+    run = fastgcn.fit(graph, epochs=1, hidden=4, samples=10)
+    for own, alike in (([27, 5000], True), (["new", "x"], False)):
+        said.clear()
+        rows = pa.table({"id": own, "x": [1, 2]})
+        none = pa.table({"source": pa.array([], pa.string()), "target": pa.array([], pa.string())})
+        fastgcn.predict_new(run, graph, nodes=rows, edges=none)
+        features = np.zeros((2, graph.n_features))
+        empty: list[Any] = []
+        fastgcn.predict_new(run, graph, features=features, source=empty, target=empty, node_ids=own)
+        sentence = "'27' counts as a new node, but may be '0027', which is known"
+        assert [sentence in each for each in said if "counts as" in each] == 2 * alike * [True]

@@ -10,6 +10,7 @@ import fastgcn
 from fastgcn import FastGCNClassifier, Graph, Run, Split, evaluate, fit, predict, random_split
 from fastgcn.errors import InputError
 from fastgcn.report import run_report
+from tests.cli_runner import run_cli
 from tests.communities import communities, quick
 from tests.strategies import split_of
 
@@ -104,6 +105,15 @@ def test_what_has_no_split_to_draw(graph: Graph, match: str, said: list[str]) ->
     with pytest.raises(InputError, match=match):
         fit(graph, quick())
     assert not said
+
+
+def test_evaluate_uses_the_split_of_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not that of the data, whose test nodes are training nodes of the run."""
+    run = fit(random_split(fastgcn.load("digits"), seed=5), quick(), run_dir=tmp_path / "run")
+    outcome = run_cli(capfd, "evaluate", tmp_path / "run", "--json")
+    assert json.loads(outcome.out)["loss"] == pytest.approx(run.metrics["test_loss"], rel=1e-6)
 
 
 def test_a_split_of_ones_own_is_no_longer_that_of_the_data() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from fastgcn.data.readers.parts import identity
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import Graph
+from fastgcn.progress import note
 
 
 def as_graph(thing: Any, **options: Any) -> Graph:
@@ -52,6 +53,11 @@ def _from_ogb(graph: Mapping[str, Any], labels: Any, **fields: Any) -> Graph:
     if ends.ndim != 2 or len(ends) != 2:
         raise InputError(f"edge_index of an OGB graph must have shape (2, edges), got {ends.shape}")
     features = graph.get("node_feat")
+    if graph.get("edge_feat") is not None:
+        note(
+            "the graph's edge_feat is not used: edges have no features here; weights=..., a number "
+            "for each edge, makes weights of them"
+        )
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     return Graph.from_edges(

@@ -1,6 +1,7 @@
 """Graphs from and to networkx."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +12,14 @@ from fastgcn.errors import InputError, library
 from fastgcn.graph import checks
 from fastgcn.graph.checks import Split
 from fastgcn.graph.labels import TASKS, Task
-from fastgcn.progress import progress
+from fastgcn.progress import note, progress
 
 if TYPE_CHECKING:
     import networkx
 
     from fastgcn.graph.graph import Graph
+
+_SHOWN = 8  # attributes that a note names
 
 _PARTS = ("train", "val", "test")
 
@@ -63,7 +66,13 @@ def from_networkx(
     keys = list(graph.nodes)
     position = {key: i for i, key in enumerate(keys)}
     edges = list(graph.edges(data=weight) if weight else graph.edges)
-    weighted = weight is not None and any(edge[2] is not None for edge in edges)
+    lacking = sum(edge[2] is None for edge in edges) if weight is not None else 0
+    weighted = weight is not None and lacking < len(edges)
+    if weighted and lacking:
+        note(
+            f"{lacking:,} of {len(edges):,} edges have no {weight!r} and count as 1, as in networkx"
+        )
+    _say_unused(graph, weight)
     labels, class_names = _labels(graph, label, class_names or graph.graph.get("class_names"))
     return cls.from_edges(
         [position[edge[0]] for edge in edges],
@@ -78,6 +87,18 @@ def from_networkx(
         name=name or graph.name or "graph",
         task=task or (graph.graph.get("task") if graph.graph.get("task") in TASKS else None),
     )
+
+
+def _say_unused(graph: "networkx.Graph", weight: str | None) -> None:
+    """Say which attributes of edges are not used."""
+    names: dict[str, None] = {}
+    for _, _, attributes in graph.edges(data=True):
+        names |= dict.fromkeys(str(name) for name in attributes if name != weight)
+    if names:
+        shown = ", ".join(map(repr, islice(names, _SHOWN))) + (
+            ", ..." if len(names) > _SHOWN else ""
+        )
+        note(f"of the edges' attributes, {shown} are not used; weight=... names the weights")
 
 
 def _features(graph: "networkx.Graph", features: Any) -> Any:

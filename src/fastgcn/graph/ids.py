@@ -56,6 +56,8 @@ class TextIds(Sequence[str]):
 # (k,) node numbers of texts, -1 for those that are no id.
 _Find = Callable[[Sequence[str]], IntArray]
 
+_COMPARED = 1000  # new ids that are compared with known ones
+
 _DIGITS = re.compile(r"[0-9]{1,19}")
 # Only numbers as they are printed: "007" is not the id 7.
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -91,13 +93,41 @@ def written_otherwise(ids: Sequence[Any] | None, n: int, unknown: Any) -> str:
     >>> written_otherwise(["0027", "b"], 2, 27)
     "; '0027' is known, and not '27': write ids alike"
     """
-    word = str(unknown)
+    found = _other_spellings(ids, n, [unknown])
+    return f"; {found[0][1]!r} is known, and not {found[0][0]!r}: write ids alike" if found else ""
+
+
+def maybe_known(ids: Sequence[Any] | None, n: int, new: Sequence[Any]) -> str:
+    """A sentence if one of the `new` ids is perhaps a known one, written in another way.
+
+    >>> maybe_known(["0027", "b"], 2, [28, 27])
+    "'27' counts as a new node, but may be '0027', which is known: write ids alike if it is"
+    """
+    found = _other_spellings(ids, n, new[:_COMPARED])
+    if not found:
+        return ""
+    word, known = found[0]
+    return (
+        f"{word!r} counts as a new node, but may be {known!r}, which is known: write ids alike if "
+        "it is"
+    )
+
+
+def _other_spellings(
+    ids: Sequence[Any] | None, n: int, words: Sequence[Any]
+) -> list[tuple[str, str]]:
+    """Words, each with an id that may be the same."""
+    ways = [(str(word), way) for word in words for way in _ways(str(word))]
+    found = find_ids(ids, n, [way for _, way in ways])
+    return [pair for pair, place in zip(ways, found.tolist(), strict=True) if place >= 0]
+
+
+def _ways(word: str) -> list[str]:
+    """Other ways to write an id: 27 and 0027, a and A."""
     plain = word.strip().removesuffix(".0")
     bare = plain.lstrip("0") or "0"
     ways = [plain, plain.lower(), plain.upper(), *(bare.zfill(width) for width in range(1, 20))]
-    found = find_ids(ids, n, ways)
-    known = [way for way, place in zip(ways, found.tolist(), strict=True) if place >= 0]
-    return f"; {known[0]!r} is known, and not {word!r}: write ids alike" if known else ""
+    return [way for way in ways if way != word]
 
 
 def _index(ids: Sequence[Any]) -> _Find:

@@ -19,11 +19,12 @@ from fastgcn.graph.adjacency import NormalizedRows
 from fastgcn.graph.csr import csr_from_edges
 from fastgcn.graph.edges import EnlargedEdges, NewNodes
 from fastgcn.graph.graph import Graph, old_positions
-from fastgcn.graph.ids import written_otherwise
+from fastgcn.graph.ids import maybe_known, written_otherwise
 from fastgcn.infer.finite import Described, check_rows, check_weights
 from fastgcn.infer.predict import check_features, layers_of, model_of
 from fastgcn.infer.tables import data_frame, prediction_columns
 from fastgcn.network import Network
+from fastgcn.progress import note
 
 if TYPE_CHECKING:
     from fastgcn.train.run import Run
@@ -231,6 +232,8 @@ def _check_new(graph: Graph, ids: Sequence[Any]) -> None:
             f"node_ids has {next(iter(known))!r}, which is a node of {graph.name} already "
             f"({len(known):,} such ids); give only nodes that are new"
         )
+    if alike := maybe_known(graph.node_ids, graph.n_nodes, ids):
+        note(f"Note: {alike}.")
 
 
 def _positions(graph: Graph, new_ids: Sequence[Any], ends: Any) -> IntArray:

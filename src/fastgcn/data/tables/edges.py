@@ -139,8 +139,8 @@ def _stem(source: Any) -> str | None:
 
 
 def _checked(table: Table, options: EdgeOptions, kind: str | None) -> EdgeTable:
-    table.require(options.source, "where edges start")
-    table.require(options.target, "where edges end")
+    table.require(options.source, "where edges start (--source)")
+    table.require(options.target, "where edges end (--target)")
     default = options.weight if options.new else "weight"
     column = table.optional(options.weight, default, "edge weights")
     if column is not None and not table.is_csv and not is_number(table.types[column]):

@@ -52,7 +52,7 @@ class Nodes:
 
 def read_nodes(table: Table, options: NodeOptions, notes: Notes) -> tuple[Nodes, IdCollector]:
     """Read and check everything but the features."""
-    table.require(options.id, "node ids")
+    table.require(options.id, "node ids (--id)")
     label_columns = label_reader(table, options.label, options.classes, options.task)
     parts = _split_reader(table, options)
     columns = {options.id: pa.string()}
@@ -97,7 +97,7 @@ def _say_labels(labels: AnyArray | None, names: Sequence[str], notes: Notes) -> 
         if len(names) == 1:
             notes.append(
                 f"all labelled nodes have the class {names[0]!r}: there is nothing to learn, and "
-                "every score will be 1"
+                "training is refused"
             )
         unlabelled = int(np.count_nonzero(~has_label(labels)))
         if unlabelled:
