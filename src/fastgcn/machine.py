@@ -9,6 +9,7 @@ from itertools import pairwise
 from queue import SimpleQueue
 from typing import cast
 
+import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
@@ -98,6 +99,12 @@ def begin_thread(threads: int) -> None:
     _pooled.threads = threads
 
 
+def share_pool(threads: int, number: int, count: int) -> None:
+    """`over_ranges`, called from this thread, uses share number 0, 1, ... of `count` nearly equal
+    shares of some threads; at least one."""
+    _pooled.threads = max(1, threads // count + (number < threads % count))
+
+
 def _limit_blas(count: int) -> int:
     """Let BLAS have `count` threads, called from any thread; returns how many it had.
 
@@ -150,6 +157,16 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
     for helper in helpers:
         helper.help_with(shared)
     shared.finish()
+
+
+def over_claims(work: Callable[[IntArray], None], pieces: int) -> None:
+    """Call work(counter) once on each of `pool_threads()` threads, or on fewer if pieces are few.
+
+    Compiled code claims one piece after the other from `counter` (1,) int64, which begins at zero.
+    So threads need Python's lock once, and not for every piece.
+    """
+    counter = np.zeros(1, np.int64)
+    over_ranges(lambda _, __: work(counter), range(min(pool_threads(), max(pieces, 1)) + 1))
 
 
 # A helper that is woken too late is not waited for. Another is made unless there are so many

@@ -263,13 +263,19 @@ def test_a_dropout_mask_keeps_its_share_and_the_mean(rate: float) -> None:
 
 
 @njit()
-def product(sgemm: int, shape: Shape, a: Operand, b: Operand, out: FloatArray, start: int) -> None:
-    multiply(sgemm, shape, a[0], 0, a[1], b[0], 0, b[1], out, start)
+def product(
+    sgemm: int, shape: Shape, a: Operand, b: Operand, adds: bool, out: FloatArray, start: int
+) -> None:
+    step = shape[0] if a[1] else shape[1]
+    multiply(sgemm, shape, a[0], 0, step, a[1], b[0], 0, b[1], adds, out, start)
 
 
-@given(seeds, st.tuples(*[st.integers(0, 40)] * 3), st.booleans(), st.booleans(), st.booleans())
+flags = st.booleans()
+
+
+@given(seeds, st.tuples(*[st.integers(0, 40)] * 3), flags, flags, flags, flags)
 def test_dense_products(
-    seed: int, shape: Shape, a_turned: bool, b_turned: bool, scipys: bool
+    seed: int, shape: Shape, a_turned: bool, b_turned: bool, adds: bool, scipys: bool
 ) -> None:
     rng, (rows, inner, columns) = np.random.default_rng(seed), shape
     a = rng.standard_normal((rows, inner)).astype(np.float32)
@@ -280,6 +286,7 @@ def test_dense_products(
         ((matrix.T if turned else matrix).reshape(-1), turned)
         for matrix, turned in ((a, a_turned), (b, b_turned))
     )
-    product(address if scipys else sgemm_address(), shape, left, right, out, 2)
-    assert_allclose(out[2:-1].reshape(rows, columns), a @ b, rtol=1e-4, atol=1e-5)
+    product(address if scipys else sgemm_address(), shape, left, right, adds, out, 2)
+    expected = a @ b + (9 if adds else 0)
+    assert_allclose(out[2:-1].reshape(rows, columns), expected, rtol=1e-4, atol=1e-5)
     assert (out[[0, 1, -1]] == 9).all()

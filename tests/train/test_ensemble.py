@@ -21,7 +21,8 @@ from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.ensemble import networks_of, stack
 from fastgcn.train.loop import fit_choice
 from fastgcn.train.presets import resolve
-from fastgcn.train.race import Choice, train_side_by_side
+from fastgcn.train.race import Choice
+from fastgcn.train.side_by_side import train_side_by_side
 from fastgcn.train.training import Training
 from tests.cli_runner import run_cli
 from tests.communities import communities, quick, weights_of

@@ -1,20 +1,26 @@
 """The race: what it tries, what it keeps, and that nothing but validation decides."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_array
 
 from fastgcn import Graph, Run, Split, TrainConfig, fit, resume
 from fastgcn.backends.data import prepare
+from fastgcn.machine import pool_threads, thread_count
 from fastgcn.train.automatic import Candidate
 from fastgcn.train.presets import best_preset, entrants
 from fastgcn.train.race import Choice, Tried, choose, race, rounds_for, rounds_of
+from fastgcn.train.side_by_side import train_side_by_side
 from tests.cli_runner import run_cli
 from tests.communities import communities, weights_of, with_only_training, without_times
 
@@ -300,3 +306,36 @@ def test_a_graph_that_is_too_large_is_not_raced_on(monkeypatch: pytest.MonkeyPat
 def test_a_round_ends_with_a_validation() -> None:
     choice = choose(GRAPH, None, HERE | {"validate_every": 7})
     assert all(each.epochs % 7 == 0 and (each.val_micro_f1 or 0) > 0 for each in choice.tried)
+
+
+def test_candidates_share_all_threads_and_the_last_has_them_all() -> None:
+    """Of five threads, two candidates have three and two, and one that is left has five."""
+    seen: dict[int, list[int]] = {0: [], 1: []}
+    both = threading.Barrier(2, timeout=60)  # neither ends its first epoch before both began
+
+    class Short:
+        """Ends after its second epoch; `last` goes on until it has all threads."""
+
+        backend = SimpleNamespace(device=torch.device("cpu"))
+        history: ClassVar[list[dict[str, float]]] = []
+
+        def __init__(self, number: int, *, last: bool) -> None:
+            self.number, self.last = number, last
+
+        @property
+        def has_more_epochs(self) -> bool:
+            mine = seen[self.number]
+            return len(mine) < 10_000 and 5 not in mine if self.last else len(mine) < 2
+
+        def epoch(self) -> None:
+            mine = seen[self.number]
+            if not mine:
+                both.wait()
+            else:
+                time.sleep(1e-3)
+            mine.append(pool_threads())
+
+    running: Any = {number: Short(number, last=number == 1) for number in (0, 1)}
+    with thread_count(5):
+        assert train_side_by_side(running, 9, lambda _: None) == {}
+    assert (seen[0], seen[1][0], seen[1][-1]) == ([3, 3], 2, 5)

@@ -13,7 +13,7 @@ from fastgcn.backends.data import TrainingData
 from fastgcn.backends.steps import Step
 from fastgcn.config import TrainConfig
 from fastgcn.features.plan import BATCHES_TOGETHER, GROUP_BYTES
-from fastgcn.features.sparse import InputRows, SparseMatrix
+from fastgcn.features.sparse import InputRows
 from fastgcn.model import GCN, GraphConvolution
 from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup, Sampler
@@ -73,12 +73,12 @@ class MinibatchGroup:
             yield Minibatch(self.blocks, self.x, self.labels)
 
     def turned(self) -> "Iterator[MinibatchGroup]":
-        """The batches one by one, with the transposes that steps on several threads need."""
+        """The batches one by one, with the transposes of blocks that steps on several threads need.
+
+        Input rows have none: they have more entries, and the transpose is used once."""
         for blocks, x, labels in self.each():
             for block in blocks:
                 block.turn()
-            if isinstance(x, SparseMatrix):
-                x.turn()
             yield MinibatchGroup(blocks, x, labels, self.top)
 
     def steps(self, step: Step) -> list[float]:

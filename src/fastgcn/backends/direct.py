@@ -5,7 +5,7 @@ be, hidden rows are changed in place, and a dropout mask is not kept: a row that
 and dropout has no gradient, whichever of them made it so. `AutogradStep` is the reference.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from fastgcn.arrays import FloatArray
 from fastgcn.backends.steps import Adam, AutogradStep, CompiledStep, Step, array_of
 from fastgcn.features.sparse import InputRows, SparseMatrix
-from fastgcn.kernels.activation import activate, activate_back
+from fastgcn.kernels.activation import Activation, put_activated, put_activated_back
 from fastgcn.kernels.counter_random import mask_values
 from fastgcn.kernels.dense import (
     Pair,
-    in_ranges,
     put_products,
     quiet,
     times,
@@ -30,9 +29,6 @@ from fastgcn.kernels.dense import (
 from fastgcn.model import GCN, BatchNorm, GraphConvolution, without_own_rows
 from fastgcn.network import Network
 from fastgcn.sampling.block import Block, BlockGroup
-
-# An activated number takes about as long as so many multiplications of a dense product.
-_OF_A_NUMBER = 16
 
 _NOTHING = np.empty((1, 0), np.float32)
 
@@ -133,6 +129,7 @@ class _Layer:
         mixed: ÂH, if that came before W.
         z: its output, with the bias once it was activated.
         scales: (n, 2) each row's mean and 1/sd in the norm.
+        activation: what follows it, unless it is the last.
     """
 
     layer: GraphConvolution
@@ -143,6 +140,7 @@ class _Layer:
     mixed: FloatArray | None = None
     z: FloatArray = field(default_factory=lambda: _NOTHING)
     scales: FloatArray = field(default_factory=lambda: _NOTHING)
+    activation: Activation | None = None
 
 
 class _Pass:
@@ -167,37 +165,34 @@ class _Pass:
             here = _Layer(_contiguous(original), original, number, h, block)
             here.z = np.empty((_rows_of(here), original.weight.shape[1]), np.float32)
             self.passed.append(here)
+            left, adds = _convolve(here)
             if number == len(layers) - 1:
-                _convolve(here)
+                if left:
+                    put_products(here.z, left, adds=adds)
                 self.out = torch.from_numpy(here.z)
             else:
-                h = self._activated(here)
+                h = self._activated(here, left, adds)
 
-    def _activated(self, here: _Layer) -> Tensor:
-        """The rows that the next layer reads: convolution, bias, norm, ReLU and dropout."""
-        gain, shift, epsilon = self._norm(here.number)
-        z, bias = here.z, array_of(here.layer.bias)
-        h = np.empty_like(z) if gain.size else z
-        here.scales = np.empty((len(z) if gain.size else 0, 2), np.float32)
-        dropped, value = mask_values(self._rate(here.number + 1))
-        seed = np.uint64(self.model.dropout.seed() if dropped else 0)
-        _convolve(
-            here,
-            lambda a, b: activate(
-                a, b, z, bias, gain, shift, epsilon, seed, dropped, value, here.scales, h
-            ),
-        )
+    def _activated(self, here: _Layer, left: Sequence[Pair], adds: bool) -> Tensor:
+        """The rows that the next layer reads: what is `left` of the convolution, bias, norm, ReLU
+        and dropout."""
+        here.activation = self._activation(here.number)
+        z, normed = here.z, here.activation.gain.size > 0
+        h = np.empty_like(z) if normed else z
+        here.scales = np.empty((len(z) if normed else 0, 2), np.float32)
+        bias = array_of(here.layer.bias)
+        put_activated(here.activation, z, bias, here.scales, h, left, adds=adds)
         return torch.from_numpy(h)
 
-    def _rate(self, number: int) -> float:
-        return self.model.dropout.rates[number] if self.model.training else 0.0
-
-    def _norm(self, number: int) -> tuple[FloatArray, FloatArray, float]:
-        """Gain, shift and ε of a layer norm; empty arrays if there is none."""
-        norm = self.model.norms[number]
-        if not isinstance(norm, nn.LayerNorm):
-            return _NOTHING[0], _NOTHING[0], 0.0
-        return array_of(norm.weight), array_of(norm.bias), norm.eps
+    def _activation(self, number: int) -> Activation:
+        """What follows a layer, with a new seed of the dropout."""
+        norm, gain, shift, epsilon = self.model.norms[number], _NOTHING[0], _NOTHING[0], 0.0
+        if isinstance(norm, nn.LayerNorm):
+            gain, shift, epsilon = array_of(norm.weight), array_of(norm.bias), norm.eps
+        rate = self.model.dropout.rates[number + 1] if self.model.training else 0.0
+        dropped, value = mask_values(rate)
+        seed = np.uint64(self.model.dropout.seed() if dropped else 0)
+        return Activation(gain, shift, epsilon, seed, dropped, value)
 
     def back(self, gradient: Tensor, members: int, gradients: _Gradients) -> None:
         """Add the gradients of all weights; `gradient` (s, C) is that of one network's loss."""
@@ -217,23 +212,15 @@ class _Pass:
         """The gradient by the output of the layer below, in `slope`, from that by this layer's."""
         number = here.number - 1
         below, rows = self.passed[number], cast(Tensor, here.h).numpy()
-        gain, _, _ = self._norm(number)
-        _, value = mask_values(self._rate(here.number))
-        sums: dict[int, FloatArray] = {}
-
-        def activate_rows(start: int, stop: int) -> None:
-            sums[start] = part = np.empty((3, slope.shape[1]), np.float32)
-            activate_back(start, stop, slope, rows, below.z, gain, value, below.scales, part)
-
-        _unconvolve(here, gradient, gradients, slope, activate_rows)
-        # There are no rows at all if no node of the batch met a drawn one.
-        zeros = np.zeros((3, slope.shape[1]), np.float32)
-        with quiet():  # in the order of rows, whichever thread was first
-            total = torch.from_numpy(sum((sums[start] for start in sorted(sums)), zeros))
+        left, adds = _unconvolve(here, gradient, gradients, slope)
+        assert below.activation is not None
+        sums = put_activated_back(
+            below.activation, slope, rows, below.z, below.scales, left, adds=adds
+        )
+        total, norm = torch.from_numpy(sums), self.model.norms[number]
         if below.original.bias is not None:
             gradients.add(below.original.bias, total[0])
-        norm = self.model.norms[number]
-        if gain.size:
+        if below.activation.gain.size:
             gradients.add(cast(Tensor, norm.weight), total[1])
             gradients.add(cast(Tensor, norm.bias), total[2])
         return torch.from_numpy(slope)
@@ -250,12 +237,12 @@ def _rows_of(here: _Layer) -> int:
     return len(here.h) if here.block is None else here.block.dst.numel()
 
 
-# What is called with each range of rows when they are computed.
-Then = Callable[[int, int], None] | None
+# Products that are still to be put into some rows, and whether they are added to these.
+Left = tuple[list[Pair], bool]
 
 
-def _convolve(here: _Layer, then: Then = None) -> None:
-    """z (s, d') = ÂHW + OR of a layer, without its bias; `then` is called with its rows."""
+def _convolve(here: _Layer) -> Left:
+    """z (s, d') = ÂHW + OR of a layer, without its bias, but for the products returned."""
     layer, h, block, z = here.layer, here.h, here.block, here.z
     weight, own = array_of(layer.weight), array_of(layer.own_weight)
     has_own = layer.own_weight is not None
@@ -269,49 +256,42 @@ def _convolve(here: _Layer, then: Then = None) -> None:
             block.mixed(np.ascontiguousarray(both[:, :d]), z)
             with quiet():
                 z += both[: len(z), d:]
-        _by_rows(then, z)
-        return
+        return [], True
     if block is None:
-        put_products(z, [(h.numpy(), _stacked(layer))], then=then)
-        return
+        return [(h.numpy(), _stacked(layer))], False
     beside = [(block.own_rows(h).numpy(), own)] if has_own else []
     if layer.mix_first(block):
         here.mixed = block.mixed(h.numpy())
-        put_products(z, [(here.mixed, weight), *beside], then=then)
-    else:
-        block.mixed(times(h.numpy(), weight), z)
-        _add_products(z, beside, then)
+        return [(here.mixed, weight), *beside], False
+    block.mixed(times(h.numpy(), weight), z)
+    return beside, True
 
 
 def _unconvolve(
-    here: _Layer, slope: Tensor, gradients: _Gradients, below: FloatArray | None, then: Then = None
-) -> None:
+    here: _Layer, slope: Tensor, gradients: _Gradients, below: FloatArray | None
+) -> Left:
     """Add the gradients of W and R, from `slope`, that by z; put the gradient by the layer's rows
-    in `below`, unless they are the input. `then` is called with its rows."""
+    in `below`, unless they are the input, but for the products returned."""
     layer, original, block = here.layer, here.original, here.block
     own, gradient = original.own_weight, slope.contiguous().numpy()
     if block is None or isinstance(here.h, SparseMatrix):
         _unconvolve_input(here, gradient, gradients)
-        return
+        return [], True
     h, turned = here.h.numpy(), array_of(layer.weight).T
     pairs = [] if own is None else [(h[: len(gradient)], gradient)]
     beside = [] if own is None else [(gradient, array_of(layer.own_weight).T)]
-    if here.mixed is None:
-        mixed = block.unmixed(gradient)
-        pairs.append((h, mixed))
-    else:
-        pairs.append((here.mixed, gradient))
+    mixed = block.unmixed(gradient) if here.mixed is None else gradient
+    pairs.append((h if here.mixed is None else here.mixed, mixed))
     *by_own, by_weight = transposed_products(pairs)
     gradients.add(original.weight, torch.from_numpy(by_weight))
     if own is not None:
         gradients.add(own, torch.from_numpy(by_own[0]))
     if below is None:
-        return
+        return [], True
     if here.mixed is None:
-        put_products(below, [(mixed, turned), *beside], then=then)
-    else:
-        block.unmixed(times(gradient, turned), below)
-        _add_products(below, beside, then)
+        return [(mixed, turned), *beside], False
+    block.unmixed(times(gradient, turned), below)
+    return beside, True
 
 
 def _unconvolve_input(here: _Layer, gradient: FloatArray, gradients: _Gradients) -> None:
@@ -332,19 +312,6 @@ def _unconvolve_input(here: _Layer, gradient: FloatArray, gradients: _Gradients)
     gradients.add(original.weight, both[:, :d])
     if own is not None:
         gradients.add(own, both[:, d:])
-
-
-def _add_products(out: FloatArray, pairs: Sequence[Pair], then: Then) -> None:
-    """Add the products of some pairs to `out`, and call `then` with its rows."""
-    if pairs:
-        put_products(out, pairs, adds=True, then=then)
-    else:
-        _by_rows(then, out)
-
-
-def _by_rows(then: Then, rows: FloatArray) -> None:
-    if then is not None:
-        in_ranges(then, len(rows), _OF_A_NUMBER * rows.shape[1])
 
 
 def _stacked(layer: GraphConvolution) -> FloatArray:

@@ -114,10 +114,6 @@ class SparseMatrix(SparseRows):
     def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         return self @ weight, self.between(0, block.dst.numel()) @ own
 
-    def turn(self) -> None:
-        """Make the transpose ahead of `transposed_times`, on the thread that calls this."""
-        self.transpose.find(self.indptr, self.columns, self.width)
-
     def transposed_times(self, other: FloatArray) -> FloatArray:
         """(width, d): Xᵀ times `other` (s, d)."""
         return self.transpose.times(*self.csr, other, self.width)

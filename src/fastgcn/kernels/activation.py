@@ -3,17 +3,104 @@
 A range of rows begins at a multiple of four, as one draw decides four entries of a dropout mask.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 
-from fastgcn.arrays import FloatArray
+from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.kernels.blas import claim, sgemm_address
 from fastgcn.kernels.counter_random import fill_mask
+from fastgcn.kernels.dense import Flat, Pair, fill_rows, flat_pairs, in_pieces, piece_length, quiet
+
+# An activated number takes about as long as so many multiplications of a dense product.
+_OF_A_NUMBER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """dropout(ReLU(norm(z))): gain (d,) and shift (d,) of a layer norm, which are empty if there is
+    none, and its ε; the seed of the dropout, how many of 2^16 values it drops and the others' value
+    (see `mask_values`)."""
+
+    gain: FloatArray
+    shift: FloatArray
+    epsilon: float
+    seed: np.uint64
+    dropped: int
+    value: np.float32
+
+
+def put_activated(
+    activation: Activation,
+    z: FloatArray,
+    bias: FloatArray,
+    scales: FloatArray,
+    h: FloatArray,
+    pairs: Sequence[Pair],
+    *,
+    adds: bool,
+) -> None:
+    """z (n, d) = the sum of products, as in `put_products`, + bias; h (n, d) = its activation.
+
+    `bias` (d,) may be empty; `scales` (n, 2) takes each row's mean and 1/sd of a norm. z and h may
+    be the same array if there is no norm.
+    """
+    of, products, flat = activation, flat_pairs(pairs), z.reshape(-1)
+    in_pieces(
+        lambda counter, length: _put_activated(
+            counter, length, sgemm_address(), products, adds, flat, z, bias, of.gain, of.shift,
+            of.epsilon, of.seed, of.dropped, of.value, scales, h,
+        ),
+        len(z),
+        _work(pairs, z),
+    )  # fmt: skip
+
+
+def put_activated_back(
+    activation: Activation,
+    gradient: FloatArray,
+    h: FloatArray,
+    z: FloatArray,
+    scales: FloatArray,
+    pairs: Sequence[Pair],
+    *,
+    adds: bool,
+) -> FloatArray:
+    """gradient (n, d) = the sum of products, which is that by h, and then that by z, in its place.
+
+    Returns (3, d): the gradients of bias, gain and shift; the last two only with a norm.
+    """
+    of, products, flat = activation, flat_pairs(pairs), gradient.reshape(-1)
+    pieces = -(-len(h) // piece_length(_work(pairs, h)))
+    sums = np.empty((pieces, 3, h.shape[1]), np.float32)
+    in_pieces(
+        lambda counter, length: _put_activated_back(
+            counter, length, sgemm_address(), products, adds, flat, gradient, h, z, of.gain,
+            of.value, scales, sums,
+        ),
+        len(h),
+        _work(pairs, h),
+    )  # fmt: skip
+    with quiet():  # in the order of rows, whichever thread was first
+        total: FloatArray = sums.sum(axis=0)
+    return total
+
+
+def _work(pairs: Sequence[Pair], rows: FloatArray) -> int:
+    multiplications = sum(int(b.size) for _, b in pairs)
+    return int(_OF_A_NUMBER * rows.shape[1] + multiplications)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def activate(
-    start: int,
-    stop: int,
+def _put_activated(
+    counter: IntArray,
+    length: int,
+    sgemm: int,
+    products: tuple[Flat, Flat],
+    adds: bool,
+    flat: FloatArray,
     z: FloatArray,
     bias: FloatArray,
     gain: FloatArray,
@@ -25,16 +112,36 @@ def activate(
     scales: FloatArray,
     h: FloatArray,
 ) -> None:
-    """Rows start..stop-1 of h (n, d) = dropout(ReLU(norm(z + bias))); z becomes z + bias.
+    rows, width = z.shape
+    mask = np.empty(length * width if dropped > 0 else 0, np.float32)
+    start = claim(counter, length)
+    while start < rows:
+        stop = min(start + length, rows)
+        fill_rows(sgemm, start, stop, products, adds, width, flat)
+        if dropped > 0:
+            fill_mask(seed, start * width // 4, dropped, value, mask[: (stop - start) * width])
+        activate(start, stop, z, bias, gain, shift, epsilon, mask, scales, h)
+        start = claim(counter, length)
 
-    `bias` (d,), and `gain` and `shift` (d,) of a layer norm, are empty if there is none; `scales`
-    (n, 2) then takes nothing, else each row's mean and 1/sd. Nothing is dropped if `dropped` is 0;
-    else, see `fill_mask`. z and h may be the same array if there is no norm.
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def activate(
+    start: int,
+    stop: int,
+    z: FloatArray,
+    bias: FloatArray,
+    gain: FloatArray,
+    shift: FloatArray,
+    epsilon: float,
+    mask: FloatArray,
+    scales: FloatArray,
+    h: FloatArray,
+) -> None:
+    """Rows start..stop-1 of h (n, d) = mask·ReLU(norm(z + bias)); z becomes z + bias.
+
+    `bias` (d,), `gain` and `shift` (d,) and `mask`, which begins with these rows, may be empty.
     """
     width = z.shape[1]
-    mask = np.empty((stop - start) * width if dropped > 0 else 0, np.float32)
-    if dropped > 0:
-        fill_mask(seed, start * width // 4, dropped, value, mask)
     for r in range(start, stop):
         row, out = z[r], h[r]
         if len(bias) > 0:
@@ -57,13 +164,38 @@ def activate(
                 out[j] = row[j]
         for j in range(width):
             out[j] = np.float32(0) if out[j] <= 0 else out[j]  # NaN stays NaN
-        if dropped > 0:
+        if len(mask) > 0:
             kept = mask[(r - start) * width : (r - start + 1) * width]
             for j in range(width):
                 out[j] *= kept[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _put_activated_back(
+    counter: IntArray,
+    length: int,
+    sgemm: int,
+    products: tuple[Flat, Flat],
+    adds: bool,
+    flat: FloatArray,
+    gradient: FloatArray,
+    h: FloatArray,
+    z: FloatArray,
+    gain: FloatArray,
+    value: np.float32,
+    scales: FloatArray,
+    sums: FloatArray,
+) -> None:
+    rows, width = h.shape
+    start = claim(counter, length)
+    while start < rows:
+        stop = min(start + length, rows)
+        fill_rows(sgemm, start, stop, products, adds, width, flat)
+        activate_back(start, stop, gradient, h, z, gain, value, scales, sums[start // length])
+        start = claim(counter, length)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def activate_back(
     start: int,
     stop: int,

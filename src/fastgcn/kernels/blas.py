@@ -38,20 +38,22 @@ def _multiply(
     shape: Any,
     a: Any,
     a_start: Any,  # noqa: ARG001
+    a_step: Any,  # noqa: ARG001
     a_turned: Any,  # noqa: ARG001
     b: Any,
     b_start: Any,  # noqa: ARG001
     b_turned: Any,  # noqa: ARG001
+    adds: Any,  # noqa: ARG001
     out: Any,
     start: Any,  # noqa: ARG001
 ) -> Any:
     integer, flag = types.int64, types.boolean
-    takes = (integer, shape, a, integer, flag, b, integer, flag, out, integer)
+    takes = (integer, shape, a, integer, integer, flag, b, integer, flag, flag, out, integer)
     return types.void(*takes), _generate_call
 
 
 def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    sgemm, shape, a, a_start, a_turned, b, b_start, b_turned, out, start = arguments
+    sgemm, shape, a, a_start, a_step, a_turned, b, b_start, b_turned, adds, out, start = arguments
     rows, inner, columns = cgutils.unpack_tuple(builder, shape)
     byte = ir.IntType(8)
 
@@ -72,6 +74,7 @@ def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -
         pointer = context.make_array(signature.args[number])(context, builder, array).data
         return builder.bitcast(builder.gep(pointer, [offset]), byte.as_pointer())
 
+    zero, one = (ir.Constant(ir.FloatType(), value) for value in (0.0, 1.0))
     # Fortran sees every row-major matrix transposed: outᵀ = bᵀ·aᵀ.
     values = [
         letter(b_turned),
@@ -79,13 +82,13 @@ def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -
         stored(columns),
         stored(rows),
         stored(inner),
-        stored(ir.Constant(ir.FloatType(), 1.0)),
-        data(b, 5, b_start),
+        stored(one),
+        data(b, 6, b_start),
         size(builder.select(b_turned, inner, columns)),
         data(a, 2, a_start),
-        size(builder.select(a_turned, rows, inner)),
-        stored(ir.Constant(ir.FloatType(), 0.0)),
-        data(out, 8, start),
+        size(a_step),
+        stored(builder.select(adds, one, zero)),
+        data(out, 10, start),
         size(columns),
     ]
     kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer()] * len(values))
@@ -93,12 +96,24 @@ def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -
     return context.get_dummy_value()
 
 
-# multiply(sgemm, (rows, inner, columns), a, a_start, a_turned, b, b_start, b_turned, out, start),
-# in compiled functions only: out[start:] = the (rows, columns) product of a[a_start:] and
-# b[b_start:], of which those that are `turned` are stored transposed; flat float32 arrays, bounds
-# not checked; `sgemm` is `sgemm_address()`.
+# multiply(sgemm, (rows, inner, columns), a, a_start, a_step, a_turned, b, b_start, b_turned, adds,
+# out, start), in compiled functions only: out[start:] = the (rows, columns) product of a[a_start:]
+# and b[b_start:], or += with `adds`. Those that are `turned` are stored transposed; stored rows of
+# a are `a_step` apart. Flat float32 arrays, bounds not checked; `sgemm` is `sgemm_address()`.
 multiply: Any = intrinsic(_multiply)
 
+
+def _claim(_: Any, counter: Any, count: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.atomic_rmw("add", data, arguments[1], "monotonic")
+
+    return types.int64(types.Array(types.int64, 1, "C"), types.int64), generate
+
+
+# claim(counter, count), in compiled functions only: counter[0], to which `count` is added. Threads
+# that claim from one counter never get the same numbers.
+claim: Any = intrinsic(_claim)
 
 LANES = 8
 

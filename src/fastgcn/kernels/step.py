@@ -222,7 +222,8 @@ def _forward(
         else:
             count = sources if order == WEIGHT_FIRST else rows
             multiply(
-                sgemm, (count, n_in, n_out), given, at, False, weight, ZERO, False, work, end
+                sgemm, (count, n_in, n_out), given, at, n_in, False, weight, ZERO, False, False,
+                work, end,
             )  # fmt: skip
             if order == WEIGHT_FIRST:
                 product, end = end, end + sources * n_out
@@ -275,12 +276,13 @@ def _backward(
             if at < 0:
                 given, at = x, first * n_in if order == NO_BLOCK else ZERO
             multiply(
-                sgemm, (n_in, count, n_out), given, at, True, work, gradient, False, work,
-                for_weight,
+                sgemm, (n_in, count, n_out), given, at, n_in, True, work, gradient, False, False,
+                work, for_weight,
             )  # fmt: skip
         if layer > 0:
             multiply(
-                sgemm, (count, n_out, n_in), work, gradient, False, weight, ZERO, True, work, end
+                sgemm, (count, n_out, n_in), work, gradient, n_out, False, weight, ZERO, True,
+                False, work, end,
             )  # fmt: skip
             gradient, end = end, end + count * n_in
             if order == MIX_FIRST:

@@ -18,7 +18,7 @@ from fastgcn.config import TrainConfig
 from fastgcn.model import GCN, as_gcn, build_model
 from fastgcn.network import Network
 from fastgcn.progress import note, progress
-from fastgcn.train.race import train_side_by_side
+from fastgcn.train.side_by_side import train_side_by_side
 from fastgcn.train.training import Training
 
 # Makes the backend of a network: its number, its settings, and what the networks share.

@@ -1,31 +1,27 @@
 """The race: candidates train side by side, and validation drops the worse ones after each round.
 
 The winner trains on from where it stands, so a race costs the epochs of the losers. All candidates
-share the training graph, and each trains on a thread of its own as long as there are several. The
+share the training graph, and each trains on threads of its own as long as there are several. The
 same seed gives the same choice on any number of threads; on a GPU, rounding may change it.
 """
 
 import math
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-
-import torch
 
 from fastgcn.backends import choose_backend
 from fastgcn.backends.data import SharedData, check_trainable
 from fastgcn.config import TrainConfig
 from fastgcn.diagnose.auto import resolve_samples
 from fastgcn.graph.graph import Graph
-from fastgcn.machine import begin_thread, memory_of_device, pool_threads, thread_count
+from fastgcn.machine import memory_of_device, thread_count
 from fastgcn.metrics import better
 from fastgcn.progress import note, progress
 from fastgcn.train.automatic import Candidate, epoch_work
-from fastgcn.train.divergence import NotFiniteError
 from fastgcn.train.presets import entrants
+from fastgcn.train.side_by_side import train_side_by_side
 from fastgcn.train.training import Training, check_room
 
 # Epochs after which a round ends and the worse half of the candidates is dropped: of full passes at
@@ -206,47 +202,6 @@ def race(graph: Graph, found: Sequence[Candidate]) -> Choice:
 def _close(each: Tried, best: Tried, share: float) -> bool:
     """True if a candidate is so close to the best one that it may still overtake it."""
     return best.score - each.score <= share * abs(best.score)
-
-
-def train_side_by_side(
-    running: Mapping[int, Training], epochs: int, advance: Callable[[int], None]
-) -> dict[int, NotFiniteError]:
-    """Train all up to so many epochs, on threads of their own as long as there are several; those
-    whose numbers went wrong, and how."""
-    stopped, failed = threading.Event(), {}
-
-    def train(number: int) -> None:
-        training = running[number]
-        try:
-            while training.has_more_epochs and not _ended(training, epochs):
-                if stopped.is_set():
-                    return
-                training.epoch()
-                advance(1)
-        except NotFiniteError as wrong:
-            failed[number] = wrong
-
-    threads = pool_threads()
-    on_cpu = all(training.backend.device.type == "cpu" for training in running.values())
-    workers = min(len(running), threads) if on_cpu else 1
-    if workers == 1:
-        for number in running:
-            train(number)
-        return failed
-    with ThreadPoolExecutor(workers, "fastgcn-race", begin_thread, (threads // workers,)) as pool:
-        try:
-            for _ in pool.map(train, running):
-                pass
-        finally:
-            stopped.set()
-    torch.set_num_threads(torch.get_num_threads())  # what threads made from now on begin with
-    return failed
-
-
-def _ended(training: Training, epochs: int) -> bool:
-    """True after a round of so many epochs; it ends with a validation."""
-    history = training.history
-    return len(history) >= epochs and "val_loss" in history[-1]
 
 
 def judged(name: str, training: Training, number: int, graph: Graph) -> Tried:
