@@ -93,7 +93,7 @@ def weights_hash(run: Run) -> str:
 def _without_times(values: Record) -> Record:
     """As JSON would give it back, without what the clock or the place decides."""
     kept = {
-        name: value
+        name: _without_times(value) if isinstance(value, dict) else value
         for name, value in values.items()
         if "seconds" not in name and name not in ("run", "device", "sent_bytes")
     }
