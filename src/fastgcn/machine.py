@@ -9,7 +9,6 @@ from itertools import pairwise
 from queue import SimpleQueue
 from typing import cast
 
-import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
@@ -147,6 +146,18 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
     at once, and sampling runs beside the training step.
     """
     ranges = [(int(a), int(b)) for a, b in pairwise(bounds) if a < b]
+    share(work, ranges)
+
+
+def share(
+    work: Callable[[int, int], None],
+    ranges: Sequence[tuple[int, int]],
+    ended: Callable[[], bool] = lambda: False,
+) -> None:
+    """Call work(start, stop) for every range, on `pool_threads()` threads.
+
+    The caller waits for the helpers that have begun, unless all is `ended` when no range is left.
+    """
     others = min(pool_threads(), len(ranges)) - 1
     if others <= 0:
         for start, stop in ranges:
@@ -156,17 +167,7 @@ def over_ranges(work: Callable[[int, int], None], bounds: "IntArray | Sequence[i
     shared = _Shared(work, ranges, len(helpers))
     for helper in helpers:
         helper.help_with(shared)
-    shared.finish()
-
-
-def over_claims(work: Callable[[IntArray], None], pieces: int) -> None:
-    """Call work(counter) once on each of `pool_threads()` threads, or on fewer if pieces are few.
-
-    Compiled code claims one piece after the other from `counter` (1,) int64, which begins at zero.
-    So threads need Python's lock once, and not for every piece.
-    """
-    counter = np.zeros(1, np.int64)
-    over_ranges(lambda _, __: work(counter), range(min(pool_threads(), max(pieces, 1)) + 1))
+    shared.finish(ended)
 
 
 # A helper that is woken too late is not waited for. Another is made unless there are so many
@@ -203,22 +204,30 @@ class _Shared:
             failed = error
         self._ended.put(failed)
 
-    def finish(self) -> None:
-        """Called by the owner: take ranges too, and wait for the helpers that have begun."""
-        unused = 0
+    def finish(self, ended: Callable[[], bool]) -> None:
+        """Called by the owner: take ranges too, and wait for the helpers that have begun, unless
+        all is `ended`."""
+        waits = True
         try:
             self._take()
+            waits = not ended()
         finally:
-            while self._tickets:
-                try:
-                    self._tickets.pop()
-                    unused += 1
-                except IndexError:
-                    break
-            failed = [self._ended.get() for _ in range(self._helpers - unused)]
+            begun = self._helpers - self._cancelled()
+            failed = [self._ended.get() for _ in range(begun if waits else 0)]
         for error in failed:
             if error is not None:
                 raise error
+
+    def _cancelled(self) -> int:
+        """Take the tickets of helpers that have not begun."""
+        count = 0
+        while self._tickets:
+            try:
+                self._tickets.pop()
+                count += 1
+            except IndexError:
+                break
+        return count
 
 
 class _Helper:

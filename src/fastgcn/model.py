@@ -17,8 +17,9 @@ from fastgcn.features.plan import weight_bytes
 from fastgcn.features.sparse import SparseRows
 from fastgcn.graph.graph import Graph
 from fastgcn.graph.labels import Task
+from fastgcn.kernels.activation import put_rectified
 from fastgcn.kernels.counter_random import dropout_mask
-from fastgcn.kernels.dense import times
+from fastgcn.kernels.dense import put_products, times
 from fastgcn.machine import cuts, over_ranges
 from fastgcn.memory import check_room
 from fastgcn.metrics import Decision
@@ -73,13 +74,18 @@ class GraphConvolution(nn.Module):
 
     def finish(self, out: Tensor, own: Tensor | None) -> Tensor:
         """ÂHW plus the own-row term OR and the bias, if the layer has them."""
-        if self.own_weight is not None:
+        own_weight = self.own_weight
+        if own_weight is not None:
             assert own is not None
-            out = by_rows(torch.add, out, product(own, self.own_weight))
+            if by_kernels(out):
+                put_products(out.numpy(), [(own.numpy(), own_weight.detach().numpy())], adds=True)
+            else:
+                out = out + own @ own_weight
         return self._biased(out)
 
     def _biased(self, out: Tensor) -> Tensor:
-        return out if self.bias is None else by_rows(lambda rows: rows + self.bias, out)
+        bias = self.bias
+        return out if bias is None else by_rows(lambda rows: rows + bias, out)
 
     def forward(self, h: InputRows, block: Block | None, own: Tensor | None = None) -> Tensor:
         """If `own` is None, O = H. If `block` is None, h holds rows of ÂH, perhaps sparse; if the
@@ -109,9 +115,14 @@ class GraphConvolution(nn.Module):
         return block.mix_first_only or block.mixing_first_pays(n_in, n_out)
 
 
+def by_kernels(h: Tensor) -> bool:
+    """True if autograd records nothing, and rows are float32 on the CPU."""
+    return not torch.is_grad_enabled() and h.device.type == "cpu" and h.dtype == torch.float32
+
+
 def product(h: Tensor, weight: Tensor) -> Tensor:
-    """HW; if autograd records nothing, on the CPU, by the faster BLAS."""
-    if torch.is_grad_enabled() or h.device.type != "cpu":
+    """HW; if autograd records nothing, in float32 on the CPU, by the faster BLAS."""
+    if not by_kernels(h):
         return h @ weight
     return torch.from_numpy(times(h.numpy(), weight.detach().numpy()))
 
@@ -120,17 +131,17 @@ def product(h: Tensor, weight: Tensor) -> Tensor:
 _ROWS_AT_A_TIME, _WORTH_SHARING = 4096, 1 << 19
 
 
-def by_rows(change: Callable[..., Tensor], h: Tensor, *others: Tensor) -> Tensor:
-    """change(h, *others), of which each row depends on the same rows alone.
+def by_rows(change: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
+    """change(h), of which each row depends on the same row alone.
 
-    If autograd records nothing, on the CPU, it is put in the place of h, on several threads.
+    Where kernels are used, it is put in the place of many rows h, on several threads.
     """
-    if torch.is_grad_enabled() or h.device.type != "cpu" or h.numel() < _WORTH_SHARING:
-        return change(h, *others)
+    if not by_kernels(h) or h.numel() < _WORTH_SHARING:
+        return change(h)
 
     def work(start: int, stop: int) -> None:
         with torch.no_grad():  # which each thread decides for itself
-            h[start:stop] = change(*(rows[start:stop] for rows in (h, *others)))
+            h[start:stop] = change(h[start:stop])
 
     over_ranges(work, cuts(len(h), _ROWS_AT_A_TIME))
     return h
@@ -404,6 +415,10 @@ class GCN(Network):
         if number == len(self.layers) - 1:
             return h
         norm = self.norms[number]
+        if isinstance(norm, nn.LayerNorm) and by_kernels(h):
+            gain, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
+            put_rectified(gain, shift, norm.eps, h.numpy())
+            return h
         if isinstance(norm, BatchNorm):
             return torch.relu(norm(h))
         return by_rows(lambda rows: torch.relu(norm(rows)), h)

@@ -1,5 +1,6 @@
 """Dense products and activations in pieces, on several threads, against numpy and torch."""
 
+import threading
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,11 +16,10 @@ from torch.nn.functional import layer_norm
 from fastgcn.arrays import FloatArray, IntArray
 from fastgcn.kernels import products
 from fastgcn.kernels.activation import Activation, put_activated, put_activated_back
-from fastgcn.kernels.blas import claim
+from fastgcn.kernels.claims import claim, end_piece, over_claims
 from fastgcn.kernels.counter_random import dropout_mask, mask_values
 from fastgcn.kernels.dense import put_products, transposed_products
 from fastgcn.kernels.products import Transpose, nonzero_times_dense, product_reference, turn
-from fastgcn.machine import over_claims
 from tests.kernels.test_kernels import parts, random_matrix
 
 seeds, sizes, flags = st.integers(0, 2**32 - 1), st.integers(1, 40), st.booleans()
@@ -36,7 +36,7 @@ def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
         for name, value in (("FEWEST", 4), ("MOST", 8), ("PARTS", 3), ("WIDE", 4)):
             patch.setattr(f"fastgcn.kernels.dense._{name}", value)
         patch.setattr("fastgcn.kernels.dense._TURNED_AT_A_TIME", 1)
-        patch.setattr("fastgcn.kernels.products._SLICE", 3)
+        patch.setattr("fastgcn.kernels.products._LOOKED_AT", 5)
         yield
 
 
@@ -77,7 +77,7 @@ def test_transposed_products(seed: int, rows: int, width: int, other: int, colum
 
 @given(seeds, sizes, sizes, sizes)
 @settings(max_examples=40)
-def test_transposed_sparse_products_by_slices(
+def test_transposed_sparse_products_by_ranges(
     seed: int, rows: int, columns: int, width: int
 ) -> None:
     """To the last bit those of a transpose that is made."""
@@ -110,7 +110,7 @@ def test_a_product_of_few_rows_needs_no_transpose(
         for _ in range(2):
             found = transpose.times(indptr, indices, values, left, columns)
             assert_array_equal(found, expected)
-    assert (transpose._found is None) == (threads == 1 or width // threads >= 64)
+    assert transpose._found is None
 
 
 @given(seeds, sizes, st.integers(2, 40), flags, flags, st.sampled_from([0.0, 0.5]))
@@ -157,11 +157,50 @@ def _mark(seen: IntArray, counter: IntArray) -> None:
     at = claim(counter, 2)
     while at < len(seen):
         seen[at : at + 2] += 1
+        end_piece(counter)
         at = claim(counter, 2)
 
 
 def test_every_piece_is_claimed_once() -> None:
     for length in (1, 2, 999):
         seen = np.zeros(length, np.int64)
-        over_claims(partial(_mark, seen), length)
+        over_claims(partial(_mark, seen), -(-length // 2))
         assert (seen == 1).all()
+
+
+@njit(nogil=True)
+def _dawdle(seen: IntArray, times: int, counter: IntArray) -> None:
+    """Pieces that take a millisecond or so each, after which one writes."""
+    at = claim(counter, 1)
+    while at < len(seen):
+        total = 0.0
+        for i in range(times):
+            total += np.sqrt(at + i)
+        seen[at] = 1 + (total < 0)
+        end_piece(counter)
+        at = claim(counter, 1)
+
+
+@pytest.mark.parametrize("times", [0, 1_000_000])
+def test_all_pieces_have_ended_when_the_call_has(times: int) -> None:
+    for _ in range(20):
+        seen = np.zeros(4, np.int64)
+        over_claims(partial(_dawdle, seen, times), len(seen))
+        assert (seen == 1).all()
+
+
+def test_what_a_helper_raises_is_raised(request: pytest.FixtureRequest) -> None:
+    """Its piece never ends, and is not waited for."""
+    if request.node.callspec.params["_threads"] == 1:
+        pytest.skip("there are no helpers")
+    owner = threading.get_ident()
+    begun = threading.Event()
+
+    def work(_: IntArray) -> None:
+        if threading.get_ident() != owner:
+            begun.set()
+            raise ValueError("of a helper")
+        begun.wait(10)
+
+    with pytest.raises(ValueError, match="of a helper"):
+        over_claims(work, 3)

@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.blas import claim, sgemm_address
+from fastgcn.kernels.blas import sgemm_address
+from fastgcn.kernels.claims import claim, end_piece
 from fastgcn.kernels.counter_random import fill_mask
 from fastgcn.kernels.dense import Flat, Pair, fill_rows, flat_pairs, in_pieces, piece_length, quiet
 
@@ -56,6 +57,13 @@ def put_activated(
         len(z),
         _work(pairs, z),
     )  # fmt: skip
+
+
+def put_rectified(gain: FloatArray, shift: FloatArray, epsilon: float, z: FloatArray) -> None:
+    """z (n, d) = ReLU(norm(z)), in its place: what evaluation needs of `put_activated`."""
+    of = Activation(gain, shift, epsilon, np.uint64(0), 0, np.float32(1))
+    scales = np.empty((len(z), 2), np.float32)
+    put_activated(of, z, np.empty(0, np.float32), scales, z, [], adds=True)
 
 
 def put_activated_back(
@@ -121,6 +129,7 @@ def _put_activated(
         if dropped > 0:
             fill_mask(seed, start * width // 4, dropped, value, mask[: (stop - start) * width])
         activate(start, stop, z, bias, gain, shift, epsilon, mask, scales, h)
+        end_piece(counter)
         start = claim(counter, length)
 
 
@@ -192,6 +201,7 @@ def _put_activated_back(
         stop = min(start + length, rows)
         fill_rows(sgemm, start, stop, products, adds, width, flat)
         activate_back(start, stop, gradient, h, z, gain, value, scales, sums[start // length])
+        end_piece(counter)
         start = claim(counter, length)
 
 

@@ -103,18 +103,6 @@ def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -
 multiply: Any = intrinsic(_multiply)
 
 
-def _claim(_: Any, counter: Any, count: Any) -> Any:  # noqa: ARG001
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        return builder.atomic_rmw("add", data, arguments[1], "monotonic")
-
-    return types.int64(types.Array(types.int64, 1, "C"), types.int64), generate
-
-
-# claim(counter, count), in compiled functions only: counter[0], to which `count` is added. Threads
-# that claim from one counter never get the same numbers.
-claim: Any = intrinsic(_claim)
-
 LANES = 8
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from numba import njit
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.blas import claim, multiply, sgemm_address
+from fastgcn.kernels.blas import multiply, sgemm_address
+from fastgcn.kernels.claims import claim, end_piece, over_claims
 from fastgcn.kernels.products import ZERO
-from fastgcn.machine import cuts, over_claims, pool_threads
+from fastgcn.machine import cuts, pool_threads
 
 # Below this many multiplications, some fifth of a millisecond, products are not shared. So small
 # graphs compile no kernel for them.
@@ -128,6 +129,7 @@ def _put(
     start = claim(counter, length)
     while start < rows:
         fill_rows(sgemm, start, min(start + length, rows), products, adds, width, out)
+        end_piece(counter)
         start = claim(counter, length)
 
 
@@ -139,7 +141,7 @@ def in_pieces(work: Callable[[IntArray, int], None], rows: int, of_a_row: int) -
     """
     length = piece_length(of_a_row)
     if _alone(rows * of_a_row):
-        work(np.zeros(1, np.int64), length)
+        work(np.zeros(2, np.int64), length)
     else:
         over_claims(lambda counter: work(counter, length), -(-rows // length))
 
@@ -229,6 +231,7 @@ def _add_tasks(counter: IntArray, sgemm: int, pairs: tuple[Tasks, Tasks], tasks:
                     False, out, (part * width + first) * columns,
                 )  # fmt: skip
             number -= count
+        end_piece(counter)
         task = claim(counter, 1)
 
 

@@ -8,19 +8,17 @@ from numba import njit
 from scipy.sparse import csr_array
 
 from fastgcn.arrays import FloatArray, IntArray
-from fastgcn.kernels.blas import LANES, add_scaled, claim
-from fastgcn.machine import over_claims, over_ranges, pool_threads
+from fastgcn.kernels.blas import LANES, add_scaled
+from fastgcn.kernels.claims import claim, end_piece, over_claims
+from fastgcn.machine import pool_threads
 
 # Below this many multiplications and numbers written, waking a second thread costs more time than
 # it saves; and those that a thread makes at a time, at least.
 _WORTH_SHARING = 1 << 21
 _AT_A_TIME = 1 << 20
 
-# Threads that write some columns each of one result take multiples of so many: a cache line.
-_SLICE = 16
-
-# Columns that a thread must have, so that it is not slower than by the transpose.
-_ENOUGH_COLUMNS = 64
+# Entries that are looked at to divide all of them among threads.
+_LOOKED_AT = 1 << 14
 
 # Bytes of a part of a dense matrix that stays in the cache while all sparse rows use it, and the
 # entries in a part that a row must have, on average, to make up for writing its sums again.
@@ -133,6 +131,30 @@ def add_part(
 
 
 @njit(cache=True, nogil=True)
+def _add_parts(
+    counter: IntArray,
+    bounds: IntArray,
+    indptr: IntArray,
+    columns: IntArray,
+    values: FloatArray,
+    part: FloatArray,
+    first: int,
+    last: int,
+    width: int,
+    sets: bool,
+    out: FloatArray,
+) -> None:
+    """`add_part` for ranges of rows that are claimed one after the other."""
+    i = claim(counter, 1)
+    while i < len(bounds) - 1:
+        add_part(
+            bounds[i], bounds[i + 1], indptr, columns, values, part, first, last, width, sets, out
+        )
+        end_piece(counter)
+        i = claim(counter, 1)
+
+
+@njit(cache=True, nogil=True)
 def multiply_transposed(
     indptr: IntArray,
     first: int,
@@ -161,9 +183,9 @@ def multiply_transposed(
 
 
 @njit(cache=True, nogil=True)
-def multiply_transposed_slices(
+def multiply_transposed_ranges(
     counter: IntArray,
-    across: int,
+    bounds: IntArray,
     indptr: IntArray,
     columns: IntArray,
     values: FloatArray,
@@ -171,39 +193,37 @@ def multiply_transposed_slices(
     width: int,
     out: FloatArray,
 ) -> None:
-    """out (k, width), flat, = the transpose of the sparse matrix times `dense`, flat: `across` of
-    its columns at a time, which are claimed from `counter`.
+    """`multiply_transposed` of the whole, flat: rows bounds[i]..bounds[i+1]-1 of `out` at a time,
+    which are claimed from `counter`.
 
-    They are added up apart, where no other thread writes.
+    Each range reads all columns and adds the entries that are its own.
     """
-    k = len(out) // width
-    part = np.empty(k * across, np.float32)
-    first = claim(counter, across)
-    while first < width:
-        wide = min(across, width - first)
-        whole = wide - wide % LANES
-        for i in range(k * wide):
-            part[i] = 0
+    whole, number = width - width % LANES, claim(counter, 1)
+    while number < len(bounds) - 1:
+        first, last = bounds[number], bounds[number + 1]
+        for i in range(first * width, last * width):
+            out[i] = 0
         for r in range(len(indptr) - 1):
-            row = r * width + first
+            row = r * width
             for entry in range(indptr[r], indptr[r + 1]):
-                value, place = values[entry], columns[entry] * wide
+                u = np.int64(columns[entry])
+                if u < first or u >= last:
+                    continue
+                value, place = values[entry], u * width
                 if value == 0:
                     continue
                 for j in range(0, whole, LANES):
-                    add_scaled(part, place + j, value, dense, row + j)
-                for j in range(whole, wide):
-                    part[place + j] += value * dense[row + j]
-        for u in range(k):
-            for j in range(wide):
-                out[u * width + first + j] = part[u * wide + j]
-        first = claim(counter, across)
+                    add_scaled(out, place + j, value, dense, row + j)
+                for j in range(whole, width):
+                    out[place + j] += value * dense[row + j]
+        end_piece(counter)
+        number = claim(counter, 1)
 
 
 @njit(cache=True, nogil=True)
 def multiply_sparse_rows(
-    start: int,
-    stop: int,
+    counter: IntArray,
+    bounds: IntArray,
     indptr: IntArray,
     columns: IntArray,
     values: FloatArray,
@@ -212,14 +232,18 @@ def multiply_sparse_rows(
     other_values: FloatArray,
     out: FloatArray,
 ) -> None:
-    """out[start:stop] = the rows start..stop-1 of the sparse matrix times another sparse one."""
-    for r in range(start, stop):
-        row = out[r]
-        row[:] = 0
-        for entry in range(indptr[r], indptr[r + 1]):
-            value, u = values[entry], columns[entry]
-            for other in range(other_indptr[u], other_indptr[u + 1]):
-                row[other_columns[other]] += value * other_values[other]
+    """out = the sparse matrix times another sparse one, for ranges of rows that are claimed."""
+    i = claim(counter, 1)
+    while i < len(bounds) - 1:
+        for r in range(bounds[i], bounds[i + 1]):
+            row = out[r]
+            row[:] = 0
+            for entry in range(indptr[r], indptr[r + 1]):
+                value, u = values[entry], columns[entry]
+                for other in range(other_indptr[u], other_indptr[u + 1]):
+                    row[other_columns[other]] += value * other_values[other]
+        end_piece(counter)
+        i = claim(counter, 1)
 
 
 def sparse_times_dense(
@@ -274,7 +298,9 @@ def add_part_product(
     assert out.flags.c_contiguous
     columns, flat, into = _narrow(columns), part.reshape(-1), out.reshape(-1)
     _share_rows(
-        lambda a, b: add_part(a, b, indptr, columns, values, flat, first, last, width, fresh, into),
+        lambda counter, bounds: _add_parts(
+            counter, bounds, indptr, columns, values, flat, first, last, width, fresh, into
+        ),
         indptr,
         (int(indptr[-1] - indptr[0]) + len(indptr)) * width,
     )
@@ -293,7 +319,9 @@ def sparse_times_sparse(
     other = other_indptr, other_columns, other_values
     entries = int(indptr[-1] - indptr[0])
     _share_rows(
-        lambda a, b: multiply_sparse_rows(a, b, indptr, columns, values, *other, out),
+        lambda counter, bounds: multiply_sparse_rows(
+            counter, bounds, indptr, columns, values, *other, out
+        ),
         indptr,
         entries * len(other_values) // max(len(other_indptr) - 1, 1) + out.size,
     )
@@ -306,16 +334,20 @@ def _narrow(columns: IntArray) -> IntArray:
     return columns.astype(np.int32)
 
 
-def _share_rows(work: Callable[[int, int], None], indptr: IntArray, multiplications: int) -> None:
-    """Do all rows in pieces of about equally many entries, on several threads if that is faster."""
+def _share_rows(
+    work: Callable[[IntArray, IntArray], None], indptr: IntArray, multiplications: int
+) -> None:
+    """Call work(counter, bounds) on several threads if that is faster, to claim all rows in ranges
+    of about equally many entries."""
     rows, threads = len(indptr) - 1, pool_threads()
     if multiplications < _WORTH_SHARING or threads == 1:
-        work(0, rows)
+        work(np.zeros(2, np.int64), np.array([0, rows]))
         return
     # More pieces than threads, so that a thread with light rows takes another.
-    pieces = max(2, min(2 * threads, multiplications // _AT_A_TIME))
+    pieces = max(2, min(4 * threads, multiplications // _AT_A_TIME))
     shares = np.linspace(indptr[0], indptr[-1] + rows, pieces + 1)
-    over_ranges(work, np.searchsorted(indptr + np.arange(rows + 1), shares))
+    bounds = np.searchsorted(indptr + np.arange(rows + 1), shares)
+    over_claims(lambda counter: work(counter, bounds), pieces)
 
 
 def turn(indptr: IntArray, columns: IntArray, k: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -328,8 +360,8 @@ def turn(indptr: IntArray, columns: IntArray, k: int) -> tuple[IntArray, IntArra
 
 @njit(cache=True, nogil=True)
 def add_nonzero(
-    start: int,
-    stop: int,
+    counter: IntArray,
+    bounds: IntArray,
     indptr: IntArray,
     columns: IntArray,
     values: FloatArray,
@@ -338,25 +370,30 @@ def add_nonzero(
     width: int,
     out: FloatArray,
 ) -> None:
-    """Rows start..stop-1 of out = those of the sparse matrix times `dense`, without its zeros.
+    """out = the sparse matrix times `dense`, without its zeros, for ranges of rows that are
+    claimed.
 
     `out` and `dense` are flat, with rows of `width`. Entry e has the value values[order[e]], if
     `order` is not empty.
     """
     most = 0
-    for r in range(start, stop):
+    for r in range(len(indptr) - 1):
         most = max(most, indptr[r + 1] - indptr[r])
     kept, found = np.empty(most, np.int32), np.empty(most, np.float32)
-    for r in range(start, stop):
-        at: Any = np.uint64(0)
-        for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + 1])):
-            value = values[np.uint64(order[entry]) if len(order) > 0 else entry]
-            kept[at], found[at] = columns[entry], value
-            at += np.uint64(value != 0)  # no branch: it would be mispredicted half the time
-        for j in range(r * width, (r + 1) * width):
-            out[j] = 0
-        end: Any = np.int64(at)
-        add_entries(out, r * width, width, 0, end, kept, found, dense, 0)
+    i = claim(counter, 1)
+    while i < len(bounds) - 1:
+        for r in range(bounds[i], bounds[i + 1]):
+            at: Any = np.uint64(0)
+            for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + 1])):
+                value = values[np.uint64(order[entry]) if len(order) > 0 else entry]
+                kept[at], found[at] = columns[entry], value
+                at += np.uint64(value != 0)  # no branch: it would be mispredicted half the time
+            for j in range(r * width, (r + 1) * width):
+                out[j] = 0
+            end: Any = np.int64(at)
+            add_entries(out, r * width, width, 0, end, kept, found, dense, 0)
+        end_piece(counter)
+        i = claim(counter, 1)
 
 
 def nonzero_times_dense(
@@ -371,7 +408,9 @@ def nonzero_times_dense(
     out = np.empty((len(indptr) - 1, dense.shape[1]), np.float32) if out is None else out
     columns, flat, into, width = _narrow(columns), dense.reshape(-1), out.reshape(-1), out.shape[1]
     _share_rows(
-        lambda a, b: add_nonzero(a, b, indptr, columns, values, order, flat, width, into),
+        lambda counter, bounds: add_nonzero(
+            counter, bounds, indptr, columns, values, order, flat, width, into
+        ),
         indptr,
         (len(columns) + len(indptr)) * width,
     )
@@ -409,12 +448,11 @@ class Transpose:
 
         If the result has at most half as many rows as `dense`, each of which is read many times by
         its transpose, `dense` is read once and the result stays in the cache: two to four times as
-        fast. Threads that share this take some columns each, and must have enough. Otherwise the
-        transpose itself is made on second use, unless it is there. All ways have the same sums, bit
-        for bit.
+        fast. Otherwise the transpose itself is made on second use, unless it is there. All ways
+        have the same sums, bit for bit.
         """
         width, columns, threads = dense.shape[1], _narrow(columns), pool_threads()
-        small = 2 * k <= len(dense) and (threads == 1 or width // threads >= _ENOUGH_COLUMNS)
+        small = 2 * k <= len(dense)
         if self._used and not small:
             self.find(indptr, columns, k)
         self._used = True
@@ -423,13 +461,13 @@ class Transpose:
             return nonzero_times_dense(offsets, rows, values, dense, order, out)
         out = np.empty((k, width), np.float32) if out is None else out
         flat, into = dense.reshape(-1), out.reshape(-1)
-        across = max(_SLICE, -(-width // (threads * _SLICE)) * _SLICE)
-        if across < width and (len(values) + k) * width >= _WORTH_SHARING:
+        if threads > 1 and (len(values) + k) * width >= _WORTH_SHARING:
+            bounds = _even_ranges(columns, k, threads)
             over_claims(
-                lambda counter: multiply_transposed_slices(
-                    counter, across, indptr, columns, values, flat, width, into
+                lambda counter: multiply_transposed_ranges(
+                    counter, bounds, indptr, columns, values, flat, width, into
                 ),
-                -(-width // across),
+                threads,
             )
         else:
             out[:] = 0
@@ -437,6 +475,14 @@ class Transpose:
                 indptr, 0, len(indptr) - 1, columns, values, flat, 0, width, into, 0
             )
         return out
+
+
+def _even_ranges(columns: IntArray, k: int, count: int) -> IntArray:
+    """Bounds of ranges of columns 0..k-1 with about equally many entries, by some of them."""
+    some = columns[:: len(columns) // _LOOKED_AT + 1]
+    entries = np.cumsum(np.bincount(some, minlength=k) * (len(columns) / max(len(some), 1)) + 1)
+    bounds = np.searchsorted(entries, np.linspace(0, entries[-1], count + 1)[1:-1])
+    return np.array([0, *bounds, k])
 
 
 def product_reference(matrix: csr_array, other: FloatArray | csr_array) -> FloatArray:

@@ -13,8 +13,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-def test_without_a_device_one_sentence(capfd: Capture) -> None:
-    done = run_cli(capfd, "speed", "--device", "cuda", commands=app)
+def test_without_a_device_one_sentence(capfd: Capture, tmp_path: Path) -> None:
+    done = run_cli(capfd, "speed", "--device", "cuda", "--results", tmp_path, commands=app)
     assert done.code == 1
     assert "there is none here" in done.err
 
