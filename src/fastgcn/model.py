@@ -171,13 +171,10 @@ class Dropout(nn.Module):
             return self.by(h, rate)
         if h.device.type != "cpu":
             return h * torch.empty_like(h).bernoulli_(1 - rate, generator=self.rng) / (1 - rate)
-        return h * self.mask(h.shape, rate)
-
-    def mask(self, shape: tuple[int, ...], rate: float) -> Tensor:
-        """0 for a share `rate` of the entries, 1/(1 - rate) for the others; on the CPU."""
-        mask = torch.empty(shape)
-        dropout_mask(self.seed(), rate, mask.view(-1).numpy())
-        return mask
+        out, kernels = torch.empty(h.shape), by_kernels(h)
+        times = h.reshape(-1).numpy() if kernels else None
+        dropout_mask(self.seed(), rate, out.view(-1).numpy(), times)
+        return out if kernels else h * out
 
     def seed(self) -> int:
         """A new seed of a mask."""

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fastgcn.arrays import FloatArray, IntArray
+from fastgcn.kernels.counter_random import dropout_mask
 from fastgcn.kernels.products import Transpose, nonzero_times_dense, sparse_times_dense
 from fastgcn.kernels.rows import cut_rows
 
@@ -108,7 +109,8 @@ class SparseMatrix(SparseRows):
         return SparseMatrix(indptr, self.columns[kept], self.values[kept], width)
 
     def dropped(self, dropout: Any, rate: float) -> "SparseMatrix":
-        values = self.values * dropout.mask(self.values.shape, rate).numpy()
+        values = np.empty_like(self.values)
+        dropout_mask(dropout.seed(), rate, values, self.values)
         return replace(self, values=values, has_zeros=True)
 
     def times_both(self, block: Any, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,16 +23,20 @@ def mix(x: Any) -> Any:
 _GRAINS = 1 << 16
 
 # Entries of a mask that a thread makes at a time.
-_TOGETHER = 1 << 18
+_TOGETHER = 1 << 16
 
 
-def dropout_mask(seed: int, rate: float, out: FloatArray) -> None:
-    """Fill `out`, flat, with 0 for a share `rate` of its entries, 1/(1 - rate) for the others."""
+def dropout_mask(seed: int, rate: float, out: FloatArray, times: FloatArray | None = None) -> None:
+    """Fill `out`, flat, with 0 for a share `rate` of its entries, 1/(1 - rate) for the others;
+    multiplied by `times`, if that is given."""
     bits, (dropped, value) = np.uint64(seed), mask_values(rate)
-    over_ranges(
-        lambda a, b: fill_mask(bits, a // 4, dropped, value, out[a:b]),
-        cuts(len(out), _TOGETHER),
-    )
+
+    def fill(start: int, stop: int) -> None:
+        fill_mask(bits, start // 4, dropped, value, out[start:stop])
+        if times is not None:
+            out[start:stop] *= times[start:stop]
+
+    over_ranges(fill, cuts(len(out), _TOGETHER))
 
 
 def mask_values(rate: float) -> tuple[int, np.float32]:
