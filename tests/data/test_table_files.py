@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from fastgcn.data.store import is_store, open_store
 from fastgcn.data.tables import import_tables, read_tables
+from fastgcn.data.tables.files import mask_of, values_of
 from fastgcn.errors import FastGCNError, FormatError, InputError, MissingFileError
 from fastgcn.memory import memory_bytes
 from tests.tables import EDGES, NODES, read, read_csv, write
@@ -145,3 +147,29 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == {nodes, edges}
     import_tables(nodes, edges, tmp_path / "store", memory="1MB")
     assert is_store(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    "kind", ["bool_", "int8", "uint16", "int32", "int64", "float32", "float64"]
+)
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [None, -1])
+def test_values_are_those_of_arrow(kind: str, gaps: float, missing: int | None) -> None:
+    """Also of a part of a column, and of no rows."""
+    rng = np.random.default_rng(0)
+    given = pa.array(rng.integers(0, 2, 50), mask=rng.random(50) < gaps).cast(getattr(pa, kind)())
+    missing = None if kind.startswith(("u", "b")) else missing
+    for column in (given, given[3:41], given[9:9], given.take(pa.array([], pa.int64()))):
+        whole = column if missing is None else column.fill_null(missing)
+        expected = whole.to_numpy(zero_copy_only=False)
+        if expected.dtype == object:
+            expected = np.array([np.nan if each is None else each for each in expected], float)
+        found = values_of(column, missing)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
+
+
+def test_a_mask_of_arrow() -> None:
+    for length in (0, 1, 8, 13):
+        flags = np.random.default_rng(length).random(length) < 0.5
+        assert mask_of(flags).to_pylist() == flags.tolist()

@@ -15,6 +15,7 @@ from fastgcn.data.tables.files import (
     decoded,
     is_text,
     text_parts,
+    values_of,
 )
 from fastgcn.errors import InputError
 from fastgcn.graph.csr import index_dtype
@@ -94,7 +95,7 @@ class IdCollector:
         kind = pa.large_string() if self._text else pa.int64()
         ids = pa.chunked_array([chunk.cast(kind) for chunk in self._chunks], kind).combine_chunks()
         self._chunks = [ids]
-        index, repeated, first = _text_index(ids) if self._text else _integer_index(ids.to_numpy())
+        index, repeated, first = _text_index(ids) if self._text else _integer_index(values_of(ids))
         if repeated:
             raise InputError(
                 f"{self._what} must name each node once, but has {ids[first].as_py()!r} "
@@ -122,7 +123,7 @@ def _find_counting(n: int) -> _Find:
     """For ids 0..n-1, in order."""
 
     def find(queries: pa.Array) -> IntArray:
-        ids: IntArray = queries.to_numpy()
+        ids: IntArray = values_of(queries)
         if len(ids) and (ids.min() < 0 or ids.max() >= n):
             return np.where((ids >= 0) & (ids < n), ids, -1)
         return ids
@@ -140,7 +141,7 @@ def _find_in_range(ids: IntArray) -> tuple[_Find, int, int]:
 
     def find(queries: pa.Array) -> IntArray:
         found = np.empty(len(queries), dtype)
-        kernels.find_in_range(queries.to_numpy(), low, positions, found)
+        kernels.find_in_range(values_of(queries), low, positions, found)
         return found
 
     return find, int(np.count_nonzero(repeated)), int(np.argmax(repeated))
@@ -153,7 +154,7 @@ def _find_by_hash(ids: IntArray) -> tuple[_Find, int, int]:
 
     def find(queries: pa.Array) -> IntArray:
         found = np.empty(len(queries), np.int64)
-        kernels.find_integers(queries.to_numpy(), table, found)
+        kernels.find_integers(values_of(queries), table, found)
         return found
 
     return find, repeated, first
@@ -194,7 +195,7 @@ class Categories:
         self._room.take(8 * len(column) + encoded.dictionary.nbytes)
         codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
         codes.append(-1)  # last, so that the index -1 of a null finds it
-        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        local = values_of(encoded.indices, -1)
         self._codes.append(np.array(codes, np.int32)[local])
 
     def _code(self, value: Any) -> int:

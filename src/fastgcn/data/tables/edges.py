@@ -17,7 +17,7 @@ from fastgcn.data.edge_sorter import EdgeSorter
 from fastgcn.data.layout import TextIds
 from fastgcn.data.tables.columns import NodeIndex
 from fastgcn.data.tables.encoders import texts_of
-from fastgcn.data.tables.files import Table, decoded, floats, is_number, listed
+from fastgcn.data.tables.files import Table, decoded, floats, is_number, listed, mask_of, values_of
 from fastgcn.data.tables.frames import table_of
 from fastgcn.errors import InputError, nearest
 
@@ -216,7 +216,7 @@ class EdgeReader:
             for batch in self._batches(each, index):
                 for name in (each.source, each.target):
                     places = self._positions(each, batch, index, name)
-                    unknown = batch.column(name).filter(pa.array(places < 0))
+                    unknown = batch.column(name).filter(mask_of(places < 0))
                     found |= dict.fromkeys(decoded(unknown).unique().to_pylist())
         return pa.array(list(found), index.arrow_type)
 
@@ -264,7 +264,7 @@ class EdgeReader:
             return None, 1.0 if kinds is None or each.kind is None else kinds[each.kind]
         encoded = texts_of(decoded(batch.column(each.type_column))).dictionary_encode()
         names = [*encoded.dictionary.to_pylist(), ""]
-        codes = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+        codes = values_of(encoded.indices, len(names) - 1)
         for name, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
             if count:
                 self._kinds[name] = self._kinds.get(name, 0) + int(count)

@@ -35,6 +35,7 @@ from fastgcn.data.tables.files import (
     is_number,
     is_text,
     text_parts,
+    values_of,
 )
 from fastgcn.errors import InputError
 
@@ -203,7 +204,7 @@ def numbers_of(column: pa.Array) -> FloatArray:
     if pa.types.is_decimal(column.type) or pa.types.is_boolean(column.type):
         return floats(column).astype(np.float64)
     column = column.cast(pa.float64(), safe=False)
-    exact: FloatArray = column.to_numpy(zero_copy_only=False)
+    exact: FloatArray = values_of(column)
     return exact
 
 
@@ -216,7 +217,7 @@ def _number(text: str | None) -> float:
 
 def _codes(encoded: pa.DictionaryArray) -> IntArray:
     """(rows,) positions in the dictionary, -1 for null."""
-    codes: IntArray = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes: IntArray = values_of(encoded.indices, -1)
     return codes
 
 
@@ -267,6 +268,13 @@ def _quantile(values: FloatArray, points: FloatArray) -> FloatArray:
     return found
 
 
+# The empty text and null. Arrow loads pandas to make a scalar of a Python value.
+_EMPTY = pa.Array.from_buffers(
+    pa.large_string(), 1, [None, pa.py_buffer(bytes(16)), pa.py_buffer(b"")]
+)[0]
+_NO_TEXT = pa.nulls(1, pa.large_string())[0]
+
+
 def texts_of(column: pa.Array) -> pa.Array:
     """Values of any type as text, whole floats without their point; null if empty."""
     kind = column.type
@@ -274,7 +282,7 @@ def texts_of(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if is_text(kind):
         column = column.cast(pa.large_string())
-        return pc.if_else(pc.equal(column, ""), None, column)
+        return pc.if_else(pc.equal(column, _EMPTY), _NO_TEXT, column)
     if is_list(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise InputError(f"text or numbers were expected, got {kind}")
     column = column.cast(pa.large_string())
@@ -351,10 +359,10 @@ def word_counts(
     `places` finds them for a list of distinct words; those at -1 are left out.
     """
     lists = _split(documents)
-    parents: IntArray = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    parents: IntArray = values_of(pc.list_parent_indices(lists))
     encoded = lists.flatten().dictionary_encode()
     found = np.array([*places(encoded.dictionary.to_pylist())], np.int64)
-    at = found[encoded.indices.to_numpy(zero_copy_only=False)]
+    at = found[values_of(encoded.indices)]
     there, width = at >= 0, int(found.max(initial=0)) + 1
     keys, counts = np.unique(parents[there] * width + at[there], return_counts=True)
     return keys // width, keys % width, counts
@@ -385,11 +393,11 @@ def _text(spec: Spec, column: pa.Array, out: FloatArray, seen: Seen) -> None:
     idf = np.array(spec["idf"], np.float64)
     # The words of a store of earlier versions are all hashed.
     places = places_of_words(spec.get("words", ()), len(idf))
-    text, place, count = word_counts(texts.fill_null(""), places)
+    text, place, count = word_counts(texts.fill_null("") if texts.null_count else texts, places)
     values = count * idf[place]
     lengths = np.sqrt(np.bincount(text, values**2, minlength=len(texts)))
     out[text, place] = values / np.maximum(lengths, 1e-12)[text]
-    _count_gaps(spec, texts.is_null().to_numpy(zero_copy_only=False), out, seen)
+    _count_gaps(spec, values_of(texts.is_null()), out, seen)
 
 
 def timestamps_of(column: pa.Array, form: str | None) -> pa.Array:
@@ -413,7 +421,7 @@ FORMATS = (*ISO, "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y")
 def seconds_of(times: pa.Array) -> FloatArray:
     """(rows,) float64 seconds since 1970, NaN for null."""
     micros = times.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).cast(pa.float64())
-    seconds: FloatArray = micros.to_numpy(zero_copy_only=False) / 1e6
+    seconds: FloatArray = values_of(micros) / 1e6
     return seconds
 
 
@@ -423,7 +431,7 @@ def _date(spec: Spec, column: pa.Array, out: FloatArray, seen: Seen) -> None:
     missing = np.isnan(seconds)
     out[:, 0] = np.where(missing, 0.0, (seconds - spec["mean"]) / spec["deviation"])
     weekday = np.mod(np.floor(seconds / _DAY) + 3, 7)  # the first of January 1970 was a Thursday
-    months: AnyArray = pc.month(times).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    months: AnyArray = values_of(pc.month(times).cast(pa.float64()))
     circles = [(months - 1) / 12, weekday / 7]
     if spec["hours"]:
         circles.append(np.mod(seconds, _DAY) / _DAY)

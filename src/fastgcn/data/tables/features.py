@@ -15,7 +15,15 @@ from fastgcn.ahead import in_order, usable_cores
 from fastgcn.arrays import AnyArray, BoolArray, FloatArray
 from fastgcn.data.store import StoreWriter
 from fastgcn.data.tables.encoders import Encoders, Seen, Spec, number_matrix, vectors_of
-from fastgcn.data.tables.files import Table, is_list, is_number, is_text, listed
+from fastgcn.data.tables.files import (
+    Table,
+    is_list,
+    is_number,
+    is_text,
+    listed,
+    mask_of,
+    values_of,
+)
 from fastgcn.data.tables.fitting import Fitting, kind_of, summary, temporal, timelike
 from fastgcn.data.tables.nodes import NodeOptions, Nodes, Notes
 from fastgcn.errors import FormatError, InputError, nearest
@@ -189,7 +197,7 @@ def write_features(
         if train is not None:
             mask = train[start : start + size]
             if not mask.all():
-                kept, numbers = pa.array(mask), numbers[mask]
+                kept, numbers = mask_of(mask), numbers[mask]
                 batch = {n: batch[n].filter(kept) for n in batch if n not in fitting.number_columns}
         fitting.add(batch, numbers)
     specs, said = fitting.finish()
@@ -315,7 +323,7 @@ class _Rows:
         raise self._error(start + row, column, "must hold finite numbers", got)
 
     def _check_lists(self, name: str, lists: pa.Array, start: int) -> None:
-        lengths = pc.fill_null(pc.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+        lengths = values_of(pc.list_value_length(lists), -1)
         if self._lists[name] < 0:
             self._lists[name] = int(lengths[0])
         width = self._lists[name]

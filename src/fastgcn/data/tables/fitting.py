@@ -23,7 +23,7 @@ from fastgcn.data.tables.encoders import (
     timestamps_of,
     word_counts,
 )
-from fastgcn.data.tables.files import decoded, is_list, is_number, is_text, listed
+from fastgcn.data.tables.files import decoded, is_list, is_number, is_text, listed, values_of
 from fastgcn.errors import InputError
 
 # A column with more distinct values than this is hashed, not one-hot.
@@ -203,7 +203,7 @@ class Words:
         self.rows += len(texts)
         self.missing += texts.null_count
         counts = pc.value_counts(texts.drop_null())
-        values, times = counts.field(0), counts.field(1).to_numpy(zero_copy_only=False)
+        values, times = counts.field(0), values_of(counts.field(1))
         if not len(values):
             return
         if len(self._values) <= _REMEMBERED:
@@ -216,7 +216,7 @@ class Words:
         if self._looks_like == "date":
             for form in FORMATS if self.forced else ISO:
                 parsed = timestamps_of(values, form)
-                there = np.flatnonzero(parsed.is_valid().to_numpy(zero_copy_only=False))
+                there = np.flatnonzero(values_of(parsed.is_valid()))
                 self._dates[form] += int(times[there].sum())
 
     @property
@@ -308,10 +308,10 @@ class Words:
 def _first_look(values: pa.Array, times: IntArray) -> str:
     """What the first rows of a column look like: `values`, each so many `times`."""
     for form in ISO:
-        there = timestamps_of(values, form).is_valid().to_numpy(zero_copy_only=False)
+        there = values_of(timestamps_of(values, form).is_valid())
         if times[there].sum() >= _DATES * times.sum():
             return "date"
-    blanks = pc.count_substring_regex(values, r"\s+").to_numpy(zero_copy_only=False)
+    blanks = values_of(pc.count_substring_regex(values, r"\s+"))
     words = float(((blanks + 1) * times).sum() / times.sum())
     return "text" if words >= _WORDS else "category"
 

@@ -19,6 +19,7 @@ from fastgcn.data.tables.files import (
     is_number,
     is_text,
     listed,
+    values_of,
 )
 from fastgcn.errors import InputError, nearest
 from fastgcn.graph import checks
@@ -233,8 +234,7 @@ class _ClassLists:
     def add(self, batch: pa.RecordBatch) -> None:
         lists = batch.column(self._column)
         self._classes.add(lists.flatten())
-        lengths = pc.fill_null(pc.list_value_length(lists), 0)
-        self._lengths.append(lengths.to_numpy(zero_copy_only=False))
+        self._lengths.append(values_of(pc.list_value_length(lists), 0))
 
     def finish(self, node_ids: Sequence[Any] | None) -> Found:
         """(n, C) bool."""
