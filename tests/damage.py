@@ -71,7 +71,7 @@ def array_damage(path: Path) -> Iterator[Damage]:
     """What can happen to one `.npy` file that a manifest describes."""
     yield from file_damage(path)
     yield from _headers(path.name, np.load(path))
-    yield from _values(path.name, np.load(path))
+    yield from value_damage(path.name, np.load(path))
 
 
 def _headers(name: str, array: Array) -> Iterator[Damage]:
@@ -103,7 +103,8 @@ def _sized(header: bytes, length: int) -> bytes:
     return header[:-1].ljust(length - 1)[: length - 1] + b"\n"
 
 
-def _values(name: str, array: Array) -> Iterator[Damage]:
+def value_damage(name: str, array: Array) -> Iterator[Damage]:
+    """What the numbers of an array may become."""
     values: list[Any] = [np.nan, np.inf, -1, 0, 3e38]
     if array.dtype.kind == "b":
         values = [0, 1]

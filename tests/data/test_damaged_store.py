@@ -1,10 +1,12 @@
 """Every array and every field of a store, damaged in every way: only this package's errors."""
 
+import filecmp
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fastgcn import Graph, fit, load, predict, subgraph
@@ -12,9 +14,18 @@ from fastgcn.data.info import describe
 from fastgcn.data.layout import ARRAY_NAMES
 from fastgcn.data.shards import open_parts, shard
 from fastgcn.data.store import open_store, save
+from fastgcn.errors import FormatError, MissingFileError
+from fastgcn.graph.ids import ID_ORDER, find_ids
 from fastgcn.model import GCN
 from tests.communities import communities, quick
-from tests.damage import array_damage, damaged_copies, json_damage, only_our_errors
+from tests.damage import (
+    array_damage,
+    damaged_copies,
+    file_damage,
+    json_damage,
+    only_our_errors,
+    value_damage,
+)
 from tests.thorough import some
 
 with warnings.catch_warnings():
@@ -76,6 +87,26 @@ def test_a_damaged_array(stores: Path, tmp_path: Path, kind: str, name: str) -> 
         found.clear()
         if only_our_errors(what, lambda: found.append(load(copy))):
             only_our_errors(what, lambda: use(found[0], tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_damaged_order_of_ids(stores: Path, tmp_path: Path, kind: str) -> None:
+    """Ids are never confused: a damaged order is refused, or ids are not found."""
+    copy, ids = tmp_path / "s", [str(own) for own in KINDS[kind]["node_ids"]]
+    path, sound = stores / kind / ID_ORDER, 0
+    damage = [*file_damage(path), *value_damage(ID_ORDER, np.load(path))]
+    for what in damaged_copies(stores / kind, copy, damage):
+
+        def look_up() -> None:
+            found = find_ids(load(copy).node_ids, 60, ids)
+            assert all(node in (-1, i) for i, node in enumerate(found.tolist()))
+
+        sound += only_our_errors(what, look_up)
+        found = copy / ID_ORDER
+        if not (found.is_file() and filecmp.cmp(found, path, shallow=False)):
+            with pytest.raises((FormatError, MissingFileError)):
+                open_store(copy, verify=True)
+    assert sound
 
 
 @pytest.mark.parametrize("kind", KINDS)

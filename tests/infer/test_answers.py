@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from fastgcn import FastGCNClassifier, Graph, Run, fit, predict, predict_new, save
+from fastgcn.data.layout import arrays_of, ids_of, rows_of
+from fastgcn.data.store import open_store
 from fastgcn.errors import InputError
 from fastgcn.graph.graph import positions
-from fastgcn.graph.ids import TextIds, find_ids, written_otherwise
+from fastgcn.graph.ids import ID_ORDER, TextIds, find_ids, written_otherwise
 from tests.cli_runner import run_cli
 from tests.communities import communities
 
@@ -138,6 +140,37 @@ def test_ids_are_found_by_an_index(kind: str) -> None:
         if kind == "counted":
             expected[len(asked) + 2] = 7  # "007"
         assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["text", "integers"])
+def test_a_store_keeps_an_index_of_its_ids(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids are found as in memory, and no table of all ids is made."""
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(10**6)[:500] - 1_000
+    ids = numbers if kind == "integers" else [f"ü{i}" for i in numbers]
+    save(Graph.from_edges([0], [1], features=np.eye(500), node_ids=ids), tmp_path / "s")
+    stored = open_store(tmp_path / "s", verify=True).node_ids
+    assert stored is not None
+    asked = rng.integers(500, size=50)
+    words = [str(ids[i]) for i in asked] + ["", "x", "007", "9" * 30, str(numbers.max() + 1)]
+    unindexed = find_ids(list(stored), 500, words)
+    assert unindexed.tolist() == [*asked, *[-1] * 5]
+
+    def no_table(n: int) -> None:
+        raise AssertionError(f"a table of {n} ids was made")
+
+    monkeypatch.setattr("fastgcn.kernels.edges.hash_table", no_table)
+    assert find_ids(stored, 500, words).tolist() == unindexed.tolist()
+    # A part of the ids, as a shard has, is not taken for the whole; older stores have no index.
+    (tmp_path / "s" / ID_ORDER).rename(tmp_path / "order")
+    with pytest.raises(AssertionError, match="a table of 500 ids"):
+        find_ids(open_store(tmp_path / "s").node_ids, 500, words)
+    (tmp_path / "order").rename(tmp_path / "s" / ID_ORDER)
+    part = ids_of(rows_of(arrays_of(open_store(tmp_path / "s")), 0, 400))
+    with pytest.raises(AssertionError, match="a table of 400 ids"):
+        find_ids(part, 400, words)
 
 
 @pytest.mark.parametrize(

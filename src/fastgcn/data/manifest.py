@@ -186,9 +186,18 @@ def verify_arrays(folder: Path, described: Mapping[str, Mapping[str, Any]]) -> b
     """Read every array and compare its checksum; False if some have none, and so were not read."""
     sums = file_sums(folder / f"{name}.npy" for name in described)
     for (name, said), found in zip(described.items(), sums, strict=True):
-        if said.get("sha256", found) != found:
-            raise FormatError(f"{folder}/{name}.npy is damaged: its checksum has changed")
+        _compare(folder / f"{name}.npy", said.get("sha256", found), found)
     return all("sha256" in said for said in described.values())
+
+
+def verify_file(path: Path, sha256: str) -> None:
+    """Read a file and compare its checksum."""
+    _compare(path, sha256, checksum(path))
+
+
+def _compare(path: Path, said: str, found: str) -> None:
+    if said != found:
+        raise FormatError(f"{path} is damaged: its checksum has changed")
 
 
 def file_sums(paths: Iterable[Path]) -> list[str]:

@@ -18,14 +18,25 @@ from fastgcn.data.layout import (
     arrays_of,
     combined,
     graph_from,
+    ids_of,
     npy_header,
     write_npy,
 )
-from fastgcn.data.manifest import ARRAYS, check_arrays, entry, file_sums, open_arrays, verify_arrays
+from fastgcn.data.manifest import (
+    ARRAYS,
+    check_arrays,
+    checksum,
+    entry,
+    file_sums,
+    open_arrays,
+    verify_arrays,
+    verify_file,
+)
 from fastgcn.errors import FormatError, InputError
 from fastgcn.files import JSON_BYTES
 from fastgcn.graph.csr import Cleaning, file_of
 from fastgcn.graph.graph import Graph
+from fastgcn.graph.ids import ID_ORDER, order_of
 from fastgcn.npy import map_npy
 from fastgcn.schema import (
     anything,
@@ -121,6 +132,10 @@ class StoreWriter(FolderWriter):
             "fingerprint": combined(sums),
             "arrays": {array: entry(each, sums[array]) for array, each in headers.items()},
         }
+        ids = ids_of(headers)
+        if ids is not None:
+            write_npy(self.folder / ID_ORDER, order_of(ids))
+            manifest["id_order"] = checksum(self.folder / ID_ORDER)
         write_manifest(self.folder / MANIFEST, manifest)
         self.place()
 
@@ -194,6 +209,7 @@ _STORE = record(
         "feature_names": optional(list_of(text())),
         "provenance": mapping(anything),
         "imported": IMPORTED,
+        "id_order": digest,
     },
 )
 
@@ -302,8 +318,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def verify_store(folder: Path, manifest: Mapping[str, Any] | None = None) -> bool:
     """Read every array and compare its checksum; False if some have none."""
-    described = (read_manifest(folder) if manifest is None else manifest)["arrays"]
-    return verify_arrays(folder, described)
+    manifest = read_manifest(folder) if manifest is None else manifest
+    if "id_order" in manifest:
+        verify_file(folder / ID_ORDER, manifest["id_order"])
+    return verify_arrays(folder, manifest["arrays"])
 
 
 def verify_origin(graph: Graph) -> None:

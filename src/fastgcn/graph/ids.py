@@ -1,7 +1,8 @@
 """The user's own node ids: as text in one array, and an index that finds them.
 
-The index of a graph's ids is made when an id is first looked up, and kept. A later look-up takes
-the same time however many nodes there are.
+A store keeps the order of its ids beside them (`ID_ORDER`), and an id is found by bisection. For
+other graphs an index is made when an id is first looked up, and kept: a later look-up takes the
+same time however many nodes there are.
 """
 
 import re
@@ -12,7 +13,12 @@ from typing import Any, overload
 import numpy as np
 
 from fastgcn.arrays import AnyArray, IntArray
-from fastgcn.graph.csr import damaged
+from fastgcn.errors import FormatError
+from fastgcn.graph.csr import check_all, damaged, file_of
+from fastgcn.npy import map_npy
+
+# The file of a store that has the order of its ids, as `order_of` gives it.
+ID_ORDER = "node_ids.order"
 
 
 class TextIds(Sequence[str]):
@@ -130,11 +136,44 @@ def _ways(word: str) -> list[str]:
     return [way for way in ways if way != word]
 
 
+def order_of(ids: Sequence[Any]) -> IntArray:
+    """(n,) int64: the nodes sorted by their ids if these are integers, or by a hash of the text.
+
+    >>> order_of(np.array([30, 10, 20])).tolist()
+    [1, 2, 0]
+    """
+    if not isinstance(ids, TextIds):
+        return np.argsort(np.asarray(ids), kind="stable")
+    from fastgcn.kernels import edges as kernels  # loads numba
+
+    codes = np.empty(len(ids), np.int64)
+    kernels.hash_texts(ids.text, ids.offsets, codes)
+    return np.argsort(codes, kind="stable")
+
+
+def _stored_order(ids: TextIds | IntArray) -> IntArray | None:
+    """The order that the store of these ids has kept; None where there is none."""
+    file = file_of(ids.text if isinstance(ids, TextIds) else ids)
+    path = None if file is None else file.with_name(ID_ORDER)
+    if path is None or not path.exists():
+        return None
+    try:
+        order: IntArray = map_npy(path, strict=True)
+    except ValueError as error:
+        raise FormatError(f"{path} is damaged: {error}") from None
+    if order.shape != (len(ids),) or order.dtype != np.int64:
+        return None  # of all ids of the store, and these are a part of them
+    check_all(order, len(ids), what="node")
+    return order
+
+
 def _index(ids: Sequence[Any]) -> _Find:
     if isinstance(ids, TextIds):
-        return _text_index(ids)
+        order = _stored_order(ids)
+        return _text_index(ids) if order is None else _ordered_text(ids, order)
     if isinstance(ids, np.ndarray) and ids.dtype.kind == "i":
-        return _integer_index(ids)
+        order = _stored_order(ids)
+        return _integer_index(ids) if order is None else _ordered_integers(ids, order)
     places = {str(own): i for i, own in enumerate(ids)}
     return lambda words: np.array([places.get(word, -1) for word in words], np.int64)
 
@@ -154,19 +193,49 @@ def _text_index(ids: TextIds) -> _Find:
     return find
 
 
+def _ordered_text(ids: TextIds, order: IntArray) -> _Find:
+    from fastgcn.kernels import edges as kernels  # loads numba
+
+    def find(words: Sequence[str]) -> IntArray:
+        asked = TextIds.pack(words)
+        found = np.full(len(words), -1, np.int64)
+        kernels.find_ordered(asked.text, asked.offsets, ids.text, ids.offsets, order, found)
+        return found
+
+    return find
+
+
 def _integer_index(ids: IntArray) -> _Find:
     from fastgcn.kernels import edges as kernels  # loads numba
 
     table = kernels.hash_table(len(ids))
     kernels.insert_integers(ids, table)
 
-    def find(words: Sequence[str]) -> IntArray:
-        numbers = [int(word) if _INTEGER.fullmatch(word) else None for word in words]
-        known = [i for i, x in enumerate(numbers) if x is not None and -(2**63) <= x < 2**63]
-        asked = np.array([numbers[i] for i in known], np.int64)
-        found, some = np.full(len(words), -1, np.int64), np.empty(len(known), np.int64)
-        kernels.find_integers(asked, table, some)
-        found[known] = some
+    def find(asked: IntArray) -> IntArray:
+        found = np.empty(len(asked), np.int64)
+        kernels.find_integers(asked, table, found)
         return found
 
-    return find
+    return _by_number(find)
+
+
+def _ordered_integers(ids: IntArray, order: IntArray) -> _Find:
+    def find(asked: IntArray) -> IntArray:
+        places = np.searchsorted(ids, asked, sorter=order)
+        found = order[np.minimum(places, len(ids) - 1)]
+        return np.where(ids[found] == asked, found, -1)
+
+    return _by_number(find)
+
+
+def _by_number(find: Callable[[IntArray], IntArray]) -> _Find:
+    """Look up the words that are integers as they are printed; no other word is an id."""
+
+    def find_words(words: Sequence[str]) -> IntArray:
+        numbers = [int(word) if _INTEGER.fullmatch(word) else None for word in words]
+        known = [i for i, x in enumerate(numbers) if x is not None and -(2**63) <= x < 2**63]
+        found = np.full(len(words), -1, np.int64)
+        found[known] = find(np.array([numbers[i] for i in known], np.int64))
+        return found
+
+    return find_words

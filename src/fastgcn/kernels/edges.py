@@ -251,6 +251,45 @@ def find_text(
 
 
 @njit(cache=True, nogil=True)
+def hash_texts(text: AnyArray, offsets: IntArray, codes: IntArray) -> None:
+    """The hash of each id `text[offsets[i]:offsets[i + 1]]`."""
+    for i in range(len(codes)):
+        codes[i] = _hash(text, offsets[i], offsets[i + 1])
+
+
+@njit(cache=True, nogil=True)
+def find_ordered(
+    queries: AnyArray,
+    query_offsets: IntArray,
+    text: AnyArray,
+    offsets: IntArray,
+    order: IntArray,
+    found: IntArray,
+) -> None:
+    """Find ids by bisection; `order` has the positions of all ids, sorted by `hash_texts`."""
+    for i in range(len(found)):
+        start, end = query_offsets[i], query_offsets[i + 1]
+        code = _hash(queries, start, end)
+        low, high = 0, len(order)
+        while low < high:
+            middle = (low + high) // 2
+            at = order[middle]
+            if _hash(text, offsets[at], offsets[at + 1]) < code:
+                low = middle + 1
+            else:
+                high = middle
+        found[i] = -1
+        while low < len(order):
+            at = order[low]
+            if _hash(text, offsets[at], offsets[at + 1]) != code:
+                break
+            if _equal(queries, start, end, text, offsets[at], offsets[at + 1]):
+                found[i] = at
+                break
+            low += 1  # another id with the same hash
+
+
+@njit(cache=True, nogil=True)
 def _touch(positions: IntArray, text: AnyArray, offsets: IntArray) -> int:
     """Read one byte of each text, which loads it into the cache; returns their sum."""
     total = 0
