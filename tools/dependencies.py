@@ -38,9 +38,7 @@ _LICENCES_HEAD = """\
 # Third-party software
 
 What `pip install fastgcn` installs beside the package, with the licences that the packages declare.
-None of it is part of the wheel, but for Cytoscape.js 3.34.4 (MIT, Copyright 2016-2026 The Cytoscape
-Consortium), which draws neighbourhoods on the page of `fastgcn serve`: `fastgcn/serve/static` has
-the minified file as published on npm, and its licence. `make licences` writes this page.
+None of it is part of the wheel. `make licences` writes this page.
 
 On Linux, a build of torch for GPUs also installs Triton (MIT) and NVIDIA's CUDA libraries
 (`nvidia-*`, under NVIDIA's own terms).

@@ -63,7 +63,16 @@ def test_a_node_its_prediction_neighbours_and_reasons(page: Page, bank: Bank) ->
     assert f"{100 * expected.max():.1f} %" in page.text("bars")
     near = bank.graph.indices[bank.graph.indptr[3] : bank.graph.indptr[4]]
     assert page.browser.script("return document.querySelectorAll('#near li').length") == len(near)
-    assert page.browser.script("return document.querySelectorAll('#picture canvas').length") > 0
+    drawn = "return [...document.querySelectorAll('#picture title')].map((t) => t.textContent)"
+    names = [f"C{i:07}" for i in (3, *near)]
+    assert [title.partition(":")[0] for title in page.browser.script(drawn)] == names
+    places = "return [...document.querySelectorAll('#picture circle')].map((c) => c.outerHTML)"
+    before = page.browser.script(places)
+    chosen = page.browser.window.find_elements(By.CSS_SELECTOR, "#picture circle")[1]
+    chosen.click()
+    page.wait(lambda: page.text("status").startswith(f"Node {names[1]}:"))
+    page.show("C0000003")
+    assert page.browser.script(places) == before  # the same nodes have the same places
     reasons = fastgcn.explain(bank.run(), bank.graph, "C0000003")
     assert reasons.features[0].name in page.text("why")
     assert str(reasons.neighbors[0].id) in page.text("why")

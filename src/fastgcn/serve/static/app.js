@@ -1,7 +1,7 @@
 // The page: find a node, see why, try changes, add a node, upload files.
 
 import { Refused, get, keepToken, post, postForCsv } from './api.js';
-import { $, answerOf, bars, change, csvRows, download, effect, make, notesOf, shown, table } from './parts.js';
+import { $, answerOf, bars, change, csvRows, download, effect, make, makeSvg, notesOf, shown, table } from './parts.js';
 import { colours, draw } from './picture.js';
 
 let model = null;
@@ -73,15 +73,7 @@ async function start() {
   if (asked) await find(asked);
 }
 
-function swatch(colour) {
-  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-  svg.setAttribute('viewBox', '0 0 10 10');
-  svg.setAttribute('aria-hidden', 'true');
-  const circle = document.createElementNS('http://www.w3.org/2000/svg', 'circle');
-  for (const [name, value] of Object.entries({ cx: 5, cy: 5, r: 5, fill: colour })) circle.setAttribute(name, value);
-  svg.append(circle);
-  return svg;
-}
+const swatch = (colour) => makeSvg('svg', { viewBox: '0 0 10 10', 'aria-hidden': 'true' }, makeSvg('circle', { cx: 5, cy: 5, r: 5, fill: colour }));
 
 // A node.
 
@@ -245,5 +237,4 @@ $('token-form').addEventListener('submit', (event) => {
   $('token').value = '';
   start();
 });
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 start();

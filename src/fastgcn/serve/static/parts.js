@@ -2,8 +2,11 @@
 
 export const $ = (id) => document.getElementById(id);
 
-export function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+export const make = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+
+export const makeSvg = (tag, attributes = {}, ...children) => filled(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+
+function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === 'onclick') element.addEventListener('click', value);
     else if (value !== undefined && value !== null) element.setAttribute(name, value);

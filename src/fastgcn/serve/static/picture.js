@@ -1,12 +1,13 @@
-// The neighbourhood as a picture, by Cytoscape. A list beside it says the same to screen readers.
+// The neighbourhood as a picture. A list beside it says the same to screen readers.
 
-import cytoscape from '/static/cytoscape.esm.min.mjs';
+import { makeSvg } from './parts.js';
 
 // Okabe and Ito's colours, which colour-blind people can tell apart.
 const COLOURS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#f0e442'];
 const OTHER = '#888888';
 
-let drawn = null;
+const GOLDEN = Math.PI * (3 - Math.sqrt(5)); // an angle at which points of a spiral spread evenly
+const EDGE = 34; // pixels between a point and the border, with room for a name
 
 export function colourOf(name, classes) {
   return COLOURS[classes.indexOf(name)] ?? OTHER;
@@ -18,34 +19,57 @@ export function colours(classes) {
   return classes.length > own.length ? [...own, [`${classes.length - own.length} others`, OTHER]] : own;
 }
 
+// Nodes are circles in the colour of their class; `onChoose` takes the id of one that is chosen.
 export function draw(place, node, classes, onChoose) {
-  if (drawn) drawn.destroy();
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(name).trim();
-  const ids = new Map();
-  const points = [{ id: node.id, prediction: node.prediction.prediction }, ...node.neighbors].map((each, i) => {
-    ids.set(String(each.id), `n${i}`);
-    return { data: { id: `n${i}`, name: String(each.id), colour: colourOf(String(each.prediction ?? each.label), classes), size: i ? 22 : 38 } };
+  const [width, height] = [place.clientWidth || 600, place.clientHeight || 400];
+  const points = [{ id: node.id, prediction: node.prediction.prediction }, ...node.neighbors];
+  const index = new Map(points.map((each, i) => [String(each.id), i]));
+  const edges = node.edges.map((ends) => ends.map((id) => index.get(String(id))));
+  const at = spread(points.length, edges, width, height);
+  const lines = edges.map(([a, b]) => makeSvg('line', { x1: at[a].x, y1: at[a].y, x2: at[b].x, y2: at[b].y }));
+  const names = [];
+  const circles = points.map((each, i) => {
+    const { x, y } = at[i];
+    const [name, kind, r] = [String(each.id), String(each.prediction ?? each.label), i ? 11 : 19];
+    const circle = makeSvg('circle', { cx: x, cy: y, r, fill: colourOf(kind, classes), class: i ? null : 'own', onclick: () => onChoose(each.id) },
+      makeSvg('title', {}, each.prediction === null ? name : `${name}: ${kind}`));
+    const box = { x, y: y + r + 12, half: 3.3 * name.length };
+    // A name that would cover another is left out; it appears under the pointer.
+    if (names.every((other) => Math.abs(other.x - x) > other.half + box.half || Math.abs(other.y - box.y) > 12)) names.push({ ...box, name });
+    return circle;
   });
-  const lines = node.edges.map(([a, b], i) => ({ data: { id: `e${i}`, source: ids.get(String(a)), target: ids.get(String(b)) } }));
-  drawn = cytoscape({
-    container: place,
-    elements: [...points, ...lines],
-    // The wheel and a finger scroll the page.
-    userZoomingEnabled: false, userPanningEnabled: matchMedia('(pointer: fine)').matches,
-    layout: {
-      name: points.length > 1 ? 'cose' : 'grid', animate: false, padding: 30, nodeRepulsion: () => 12000, idealEdgeLength: () => 70,
-      randomize: true, numIter: points.length > 60 ? 300 : 900,
-    },
-    style: [
-      { selector: 'node', style: {
-        'background-color': 'data(colour)', width: 'data(size)', height: 'data(size)', label: 'data(name)',
-        color: of('--ink'), 'font-size': 11, 'text-valign': 'bottom', 'text-margin-y': 3, 'min-zoomed-font-size': 7,
-        'text-outline-color': of('--card'), 'text-outline-width': 2 } },
-      { selector: '#n0', style: { 'border-width': 4, 'border-color': of('--ink'), 'font-weight': 'bold', 'font-size': 13 } },
-      { selector: 'edge', style: { width: 1, 'line-color': of('--soft'), opacity: 0.5, 'curve-style': 'haystack' } },
-    ],
+  const texts = names.map(({ x, y, name }) => makeSvg('text', { x, y }, name));
+  place.replaceChildren(makeSvg('svg', { viewBox: `0 0 ${width} ${height}` }, ...lines, ...circles, ...texts));
+}
+
+// Places of n points: edges pull, points push each other apart (Fruchterman and Reingold). The
+// first stays in the middle. The same points get the same places each time.
+function spread(n, edges, width, height) {
+  const [wide, high] = [width / 2 - EDGE, height / 2 - EDGE];
+  const at = Array.from({ length: n }, (_, i) => {
+    const r = Math.sqrt(i / n);
+    return { x: wide * r * Math.cos(i * GOLDEN), y: high * r * Math.sin(i * GOLDEN) };
   });
-  drawn.on('tap', 'node', (event) => onChoose(event.target.data('name')));
-  return drawn;
+  const length = 0.8 * Math.sqrt(4 * wide * high / n);
+  const rounds = n > 60 ? 100 : 300;
+  for (let round = 0; round < rounds; round++) {
+    const by = at.map(() => ({ x: 0, y: 0 }));
+    const push = (a, b, force) => {
+      const [x, y] = [at[a].x - at[b].x, at[a].y - at[b].y];
+      const d = Math.max(Math.hypot(x, y), 1);
+      const f = force(d) / d;
+      by[a].x += f * x; by[a].y += f * y;
+      by[b].x -= f * x; by[b].y -= f * y;
+    };
+    for (let a = 0; a < n; a++) for (let b = 0; b < a; b++) push(a, b, (d) => length * length / d);
+    for (const [a, b] of edges) if (a !== b) push(a, b, (d) => -d * d / length);
+    const most = 0.1 * Math.min(wide, high) * (1 - round / rounds);
+    for (let i = 1; i < n; i++) {
+      const d = Math.max(Math.hypot(by[i].x, by[i].y), 1e-9);
+      const step = Math.min(d, most) / d;
+      at[i].x = Math.min(wide, Math.max(-wide, at[i].x + step * by[i].x));
+      at[i].y = Math.min(high, Math.max(-high, at[i].y + step * by[i].y));
+    }
+  }
+  return at.map(({ x, y }) => ({ x: width / 2 + x, y: height / 2 + y }));
 }
