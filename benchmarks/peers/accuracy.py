@@ -7,7 +7,7 @@ one for each of PyG's three kinds of network, whose settings validation chooses.
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from benchmarks.cases import graph
-from benchmarks.peers.networks import KINDS, grid
+from benchmarks.peers import sparse
+from benchmarks.peers.networks import KINDS, Setting, grid
 from benchmarks.peers.search import (
     EPOCHS,
     PATIENCE,
@@ -51,6 +52,7 @@ _AT_A_TIME = 4
 _RESERVE = 0.15
 
 PEER_CODE = ("benchmarks.peers.search", "benchmarks.peers.networks")
+PEER_CPU_CODE = (*PEER_CODE, "benchmarks.peers.sparse")
 OUR_CODE = (*CPU_CODE, "fastgcn.train.race")
 
 
@@ -148,13 +150,16 @@ def test_score(on: Graph, classes: IntArray) -> float:
     return float(np.mean(classes[nodes] == on.labels[nodes]))
 
 
+Trainers = tuple[list[Trainer], str]  # of some settings, and what form they are
+
+
 class Peers:
     """PyG's side on one device; trainers of a small graph serve all its splits and seeds."""
 
     def __init__(self, device: str) -> None:
         self.device = device
         self._tasks: dict[str, Task] = {}
-        self._trainers: dict[tuple[str, str], tuple[list[Trainer], str]] = {}
+        self._trainers: dict[tuple[str, str], Trainers] = {}
 
     def search(self, kind: str, cell: Cell) -> Record:
         """Train all settings, select one by validation, and only then score its predictions."""
@@ -163,12 +168,13 @@ class Peers:
             self._tasks[cell.data] = task_of(on, self.device)
         task, start = self._tasks[cell.data], time.perf_counter()
         use_split(task, on)
+        make = self._maker(on, task)
         if cell.data in LARGE:
             parts = [settings[i : i + _AT_A_TIME] for i in range(0, len(settings), _AT_A_TIME)]
-            searched = [trained(*make_trainers(task, part), cell.seed) for part in parts]
+            searched = [trained(*make(part), cell.seed) for part in parts]
         else:
             if (cell.data, kind) not in self._trainers:
-                self._trainers[cell.data, kind] = make_trainers(task, settings)
+                self._trainers[cell.data, kind] = make(settings)
             searched = [trained(*self._trainers[cell.data, kind], cell.seed)]
         seconds = time.perf_counter() - start
         tried = [each for part in searched for each in part.tried]
@@ -185,6 +191,12 @@ class Peers:
             "seconds": round(seconds, 3),
             "test_micro_f1": test_score(on, predictions[at]),
         }
+
+    def _maker(self, on: Graph, task: Task) -> Callable[[Sequence[Setting]], Trainers]:
+        """What makes trainers: on a CPU, sparse features have products of their own."""
+        if self.device == "cpu" and not isinstance(on.features, np.ndarray):
+            return partial(sparse.make_trainers, task, on.features)
+        return partial(make_trainers, task)
 
 
 class Trained(NamedTuple):
@@ -205,13 +217,14 @@ def measure_peers(path: Path, plan: Plan, device: str, until: float) -> int:
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
     peers, results, done = Peers(device), Results(path), 0
+    code = PEER_CPU_CODE if device == "cpu" else PEER_CODE
     reserve = _RESERVE * max(0.0, until - time.time())
     for number, (names, seeds) in enumerate(plan.stages()):
         end = until - (reserve if number < 2 else 0.0)
         for data, kind in product(names, KINDS):
             for cell in plan.cells(data, seeds):
                 how = partial(peers.search, kind, cell)
-                found = Measurement(f"{kind} {cell}", key(kind, cell), how, PEER_CODE)
+                found = Measurement(f"{kind} {cell}", key(kind, cell), how, code)
                 if time.time() < end and results.lacks(found):
                     results.measure(found)
                     done += 1

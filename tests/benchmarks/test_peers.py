@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.peers import accuracy, duels, networks, paired, search
+from benchmarks.peers import accuracy, duels, networks, paired, search, sparse
 from benchmarks.peers.accuracy import (
     OURS,
     Cell,
@@ -24,6 +24,7 @@ from benchmarks.peers.accuracy import (
 from benchmarks.peers.networks import KINDS, Network, Setting, edges_for, grid
 from benchmarks.peers.search import Trainer, Tried, select, train
 from benchmarks.results import Results, code_hash
+from scipy.sparse import csr_array, random_array
 
 from fastgcn import Graph, TrainConfig, fit, load
 from fastgcn.train.automatic import candidates
@@ -144,6 +145,47 @@ def test_a_trainer_begins_again(quick: Graph) -> None:
     first, other, again = (train(trainers, seed) for seed in (0, 1, 0))
     assert first == again
     assert first != other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sparse_features_change_no_number(quick: Graph, kind: str) -> None:
+    """On a CPU, PyG's networks have other products for sparse features; here without dropout."""
+    task = task_of(quick, "cpu")
+    use_split(task, quick)
+    settings = [Setting(kind, 8, 0.0, 5e-4), Setting(kind, 4, 0.0, 0.0)]
+    plain = [Trainer(task, each) for each in settings]
+    features = csr_array(quick.features)
+    other, form = sparse.make_trainers(task, features, settings)
+    assert form == "eager, sparse features"
+    for one, two in zip(plain, other, strict=True):
+        one.begin(3)
+        two.begin(3)
+        losses = []
+        for trainer in (one, two):
+            trainer.network.train()
+            logits = trainer.network(task.x, trainer.edges)
+            losses.append((logits[:, 0] - logits[:, 1] * logits[:, 0]).sum())
+            torch.autograd.backward(losses[-1])
+        torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
+        for first, second in zip(one.weights, two.weights, strict=True):
+            torch.testing.assert_close(first.grad, second.grad, rtol=1e-4, atol=1e-4)
+    for trained, again in zip(train(plain, 3), train(other, 3), strict=True):
+        assert abs(trained.val_micro_f1 - again.val_micro_f1) < 0.1
+        assert trained.val_loss == pytest.approx(again.val_loss, abs=0.05)
+
+
+def test_dropout_of_sparse_features_is_that_of_dense_ones() -> None:
+    """A share of the entries is gone, the others are scaled, and the transpose has the same."""
+    matrix = sparse.Matrix.of(random_array((60, 50), density=0.3, rng=np.random.default_rng(0)))
+    assert matrix.dropped(0.4, training=False) is matrix
+    torch.manual_seed(0)
+    dropped = matrix.dropped(0.4, training=True)
+    before, after = matrix.rows.to_dense(), dropped.rows.to_dense()
+    torch.testing.assert_close(after.T, dropped.turned.to_dense())
+    kept = after != 0
+    torch.testing.assert_close(after[kept], before[kept] / 0.6)
+    share = float(kept.sum() / (before != 0).sum())
+    assert abs(share - 0.6) < 4 * (0.24 / float((before != 0).sum())) ** 0.5
 
 
 def test_selection_goes_by_validation_alone() -> None:
