@@ -61,25 +61,30 @@ def _of_step(
     precomputed = len(pairs) - len(blocks)  # layers whose input is mixed before the step
     rows = [blocks[0][0] if blocks else batch] * precomputed + [read for read, _ in blocks]
     rows.append(batch)
+    density = 1.0 if config.precompute else _density(graph)  # of the first layer's input
     operations = weights = 0.0
     for layer, (wide, narrow) in enumerate(pairs):
         own = (config.skip if layer else config.input_skip) and not config.pair
         times = 3 if layer else 2  # forward, back to the weights, and back to the rows
-        product = 2 * wide * narrow * times
+        product = 2 * wide * narrow * times * (1.0 if layer else density)
         operations += product * min(rows[layer : layer + 2]) + own * product * rows[layer + 1]
         weights += wide * narrow * (1 + own)
         if layer >= precomputed:
             operations += 4 * blocks[layer - precomputed][1] * min(wide, narrow)
-    share = 1.0
-    if not isinstance(graph.features, np.ndarray) and not config.precompute:
-        share = 2 * graph.features.nnz / (graph.n_nodes * graph.n_features)  # and their columns
     entries = sum(count for _, count in blocks)
     return {
-        "input_bytes": 4 * rows[0] * graph.n_features * share,
+        "input_bytes": 4 * rows[0] * graph.n_features * min(1.0, 2 * density),  # and their columns
         "other_bytes": 8 * entries + 6 * 4 * weights,
         "operations": operations,
         "launches": 3 * len(pairs) - 1 + 2 * len(blocks) + 2,
     }
+
+
+def _density(graph: Graph) -> float:
+    """The share of the features that are stored."""
+    if isinstance(graph.features, np.ndarray):
+        return 1.0
+    return float(graph.features.nnz / (graph.n_nodes * graph.n_features))
 
 
 def rates(graph: Graph, needed: Record, device: str) -> Record:
@@ -87,7 +92,8 @@ def rates(graph: Graph, needed: Record, device: str) -> Record:
 
     Input rows lie in an array as large as the features; what else a step needs may stay in a cache.
     """
-    features = min(4 * graph.n_nodes * graph.n_features, _MOST)
+    stored = 4 * graph.n_nodes * graph.n_features * min(1.0, 2 * _density(graph))
+    features = min(round(stored), _MOST)
     return {
         "input_bandwidth": _bandwidth(features, device),
         "other_bandwidth": _bandwidth(int(needed["other_bytes"]), device),

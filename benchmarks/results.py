@@ -76,6 +76,7 @@ class Measurement:
     instead: Key | None = None  # the key of another result that does as well
     optional: bool = False  # left out where its data cannot be downloaded
     alone: bool = False  # it is timed, so nothing else may run beside it, or it must be done here
+    cores: int = 1  # that it needs; a machine with fewer does not measure it
 
     def record(self) -> Record | None:
         """Measure now: a line of results; None where it is optional and its data is not to be had.
@@ -203,7 +204,12 @@ class Results:
         return [None if line is None else dict(line["value"]) for line in same]
 
     def lacks(self, measurement: Measurement) -> bool:
-        """Whether neither the result nor one that does as well is on file and fresh."""
+        """Whether neither the result nor one that does as well is on file and fresh.
+
+        What this machine has too few cores for is not lacking.
+        """
+        if measurement.cores > cores():
+            return False
         keys = (measurement.key, measurement.instead)
         return not any(key is not None and self.is_fresh(key) for key in keys)
 
@@ -358,19 +364,24 @@ def _complete(settings: Record) -> Record:
     return known
 
 
+def cores() -> int:
+    """The cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 @cache
 def provenance() -> Record:
     """The commit, the versions and the machine behind a result."""
     import torch
 
-    affinity = getattr(os, "sched_getaffinity", None)
     return {
         "fastgcn": __version__,
         "commit": _commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "processor": _processor(),
-        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "cores": cores(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 

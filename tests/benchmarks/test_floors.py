@@ -1,10 +1,13 @@
 """Floors: what is counted is what a step needs, and no step is faster."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.floors import floor_seconds, rates, work
+from scipy.sparse import csr_array
 
 import fastgcn
 from benchmarks import full_batch, speed
@@ -32,6 +35,23 @@ def test_own_rows_and_layers_add_work() -> None:
     assert own["other_bytes"] > plain["other_bytes"]
     sampled = work(graph, PAPER.replace(precompute=False))
     assert sampled["launches"] == plain["launches"] + 2
+
+
+def test_sparse_features_are_counted_by_their_entries() -> None:
+    graph = fastgcn.load("digits")
+    sparse = dataclasses.replace(graph, features=csr_array(np.asarray(graph.features)))
+    config = PAPER.replace(method="gcn", precompute=False, input_skip=True)
+    dense, found = work(graph, config), work(sparse, config)
+    share = np.count_nonzero(graph.features) / graph.features.size
+    rest = dense["operations"] - _first_products(dense, found, share)
+    assert 0 < rest < found["operations"] < dense["operations"]
+    assert found["input_bytes"] == dense["input_bytes"] * min(1.0, 2 * share)
+    assert found["other_bytes"] == dense["other_bytes"]
+
+
+def _first_products(dense: Any, found: Any, share: float) -> float:
+    """The operations that shrank, if they shrank by the share of the entries."""
+    return float((dense["operations"] - found["operations"]) / (1 - share))
 
 
 def test_a_step_takes_longer_than_its_floor() -> None:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.commands import app
 from benchmarks.pages import NOT_YET, Claim
 from benchmarks.processes import STATUS, fresh
+from benchmarks.results import Results
 
 import fastgcn
 from benchmarks import plain_authors, speed, timing
@@ -39,10 +40,22 @@ def test_costs_are_those_of_a_training() -> None:
 
 
 def test_eight_threads_are_compared_with_one() -> None:
-    records = {"1": {"fit": 60.0, "val_micro_f1": 0.9}, "8": {"fit": 24.0, "val_micro_f1": 0.9}}
-    (claim,) = claims_of(speed.show_threads, records)
+    few = {"1": {"fit": 60.0, "val_micro_f1": 0.9}, "2": {"fit": 40.0, "val_micro_f1": 0.9}}
+    many = few | {"8": {"fit": 24.0, "val_micro_f1": 0.9}}
+    (claim,) = claims_of(speed.show_threads, {"2": few, "8": many})
     assert (claim.value, claim.met) == (2.5, False)
-    assert speed.show_threads({"8": records["8"]})[0] == []
+    assert claims_of(speed.show_threads, {"2": few}) == []
+
+
+def test_threads_are_measured_where_there_are_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (threads,) = (e for e in speed.cpu_experiments(speed.FULL) if e.name == "threads")
+    results = Results(tmp_path / "speed.jsonl")
+    for cores, expected in ((1, []), (2, [[1, 2]]), (16, [[1, 2], [1, 2, 4, 8]])):
+        monkeypatch.setattr("benchmarks.results.cores", lambda cores=cores: cores)
+        asked = [m.key["threads"] for m in threads.plan(results) if results.lacks(m)]
+        assert asked == expected
 
 
 def test_memory_is_compared_with_what_is_needed() -> None:
