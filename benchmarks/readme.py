@@ -59,10 +59,14 @@ def _headline(results: Results) -> list[Content | None]:
     counts = listed([f"{said} {verdicts[each]}" for each, said in _VERDICTS.items()])
     return [
         f"**Of {len(rows)} graphs, `fastgcn train` is {counts}.**" if rows else None,
-        Table(head, rows, "Test micro-F1 in points, random splits 60/20/20") if rows else None,
+        Table(head, rows, _HEADLINE) if rows else None,
     ]
 
 
+_HEADLINE = (
+    "Test micro-F1 in points, random splits 60/20/20; paired differences ± standard error, a tie "
+    "if within it"
+)
 _VERDICTS = {"better": "better on", "tie": "tied on", "worse": "worse on"}
 
 
@@ -78,7 +82,11 @@ def _paper(results: Results) -> list[Content | None]:
         if (row := found.get(which))
     ]
     head = ("", "Cora", "the paper", "Pubmed", "the paper")
-    return [Table(head, rows, f"Test micro-F1, mean ± sd over {SEEDS} seeds") if rows else None]
+    caption = (
+        "The paper's settings: Algorithm 2 with importance sampling, two layers of 16. The default "
+        f"is neither. Test micro-F1, mean ± sd over {SEEDS} seeds"
+    )
+    return [Table(head, rows, caption) if rows else None]
 
 
 def _missed(results: Results) -> list[Content | None]:
@@ -103,8 +111,7 @@ def _missed(results: Results) -> list[Content | None]:
         ]
     results.used = used
     rows = [row[:4] for row in bounds if row[4] == "no"]
-    said = f"{len(bounds) - len(rows)} of {len(bounds)} bounds are met."
-    return [
-        f"{said} These are not:" if rows else said if bounds else None,
-        Table(("", "", "measured", "asked"), rows, "Missed bounds") if rows else None,
-    ]
+    said = f"{len(bounds) - len(rows)} of {len(bounds)} bounds that were set are met"
+    if not rows:
+        return [f"{said}." if bounds else None]
+    return [Table(("missed", "", "measured", "asked"), rows, f"{said}; these are not")]
