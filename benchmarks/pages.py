@@ -279,11 +279,13 @@ def line_figure(
 def short(value: float | None, digits: int = 3) -> str:
     """A number to so many significant digits, without an exponent; whole ones are not rounded.
 
-    >>> short(0.0084123), short(58346.6), short(26.04), short(None)
-    ('0.00841', '58,347', '26', '–')
+    >>> short(0.0084123), short(58346.6), short(26.04), short(None), short(float("inf"))
+    ('0.00841', '58,347', '26', '–', '∞')
     """
     if value is None:
         return DASH
+    if np.isinf(value):
+        return "∞"  # a time to a score that was never reached
     decimals = max(0, digits - 1 - int(np.floor(np.log10(abs(value))))) if value else 0
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
