@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.peers.networks import Network, Setting, edges_for
+from benchmarks.peers.networks import Network, Setting
 from benchmarks.peers.search import Task, Trainer
 
 
@@ -118,7 +118,7 @@ def _neighbors(task: Task, kind: str) -> Matrix | None:
     """What a kind multiplies rows by: the normalised adjacency, or the mean of neighbours."""
     if kind == "MLP":
         return None
-    (sources, targets), *weights = edges_for(kind, task.ends, len(task.x), fast=False)
+    (sources, targets), *weights = task.edges(kind, fast=False)
     n = len(task.x)
     if not weights:
         weights = [1 / torch.bincount(targets, minlength=n)[targets]]
