@@ -52,7 +52,7 @@ _AT_A_TIME = 4
 _RESERVE = 0.15
 
 PEER_CODE = ("benchmarks.peers.search", "benchmarks.peers.networks")
-PEER_CPU_CODE = (*PEER_CODE, "benchmarks.peers.sparse")
+SPARSE_CODE = (*PEER_CODE, "benchmarks.peers.sparse")
 OUR_CODE = (*CPU_CODE, "fastgcn.train.race")
 
 
@@ -150,6 +150,11 @@ def test_score(on: Graph, classes: IntArray) -> float:
     return float(np.mean(classes[nodes] == on.labels[nodes]))
 
 
+def skips_zeros(data: str, device: str) -> bool:
+    """Whether sparse features are multiplied as they are: on a CPU, and where they are wide."""
+    return device == "cpu" or data in LARGE
+
+
 Trainers = tuple[list[Trainer], str]  # of some settings, and what form they are
 
 
@@ -168,8 +173,11 @@ class Peers:
             self._tasks[cell.data] = task_of(on, self.device)
         task, start = self._tasks[cell.data], time.perf_counter()
         use_split(task, on)
-        make = self._maker(on, task)
-        if cell.data in LARGE:
+        by_sparse = skips_zeros(cell.data, self.device) and not isinstance(on.features, np.ndarray)
+        make: Callable[[Sequence[Setting]], Trainers] = partial(make_trainers, task)
+        if by_sparse:
+            make = partial(sparse.make_trainers, task, on.features)
+        if cell.data in LARGE and not by_sparse:
             parts = [settings[i : i + _AT_A_TIME] for i in range(0, len(settings), _AT_A_TIME)]
             searched = [trained(*make(part), cell.seed) for part in parts]
         else:
@@ -192,12 +200,6 @@ class Peers:
             "test_micro_f1": test_score(on, predictions[at]),
         }
 
-    def _maker(self, on: Graph, task: Task) -> Callable[[Sequence[Setting]], Trainers]:
-        """What makes trainers: on a CPU, sparse features have products of their own."""
-        if self.device == "cpu" and not isinstance(on.features, np.ndarray):
-            return partial(sparse.make_trainers, task, on.features)
-        return partial(make_trainers, task)
-
 
 class Trained(NamedTuple):
     """Trained settings, the classes that each predicts for all nodes, and their form."""
@@ -217,13 +219,13 @@ def measure_peers(path: Path, plan: Plan, device: str, until: float) -> int:
     if device == "cuda":
         torch.set_float32_matmul_precision("high")
     peers, results, done = Peers(device), Results(path), 0
-    code = PEER_CPU_CODE if device == "cpu" else PEER_CODE
     reserve = _RESERVE * max(0.0, until - time.time())
     for number, (names, seeds) in enumerate(plan.stages()):
         end = until - (reserve if number < 2 else 0.0)
         for data, kind in product(names, KINDS):
             for cell in plan.cells(data, seeds):
                 how = partial(peers.search, kind, cell)
+                code = SPARSE_CODE if skips_zeros(data, device) else PEER_CODE
                 found = Measurement(f"{kind} {cell}", key(kind, cell), how, code)
                 if time.time() < end and results.lacks(found):
                     results.measure(found)

@@ -1,4 +1,4 @@
-"""PyG's networks on a CPU and sparse features, with their products in an order that costs less.
+"""PyG's networks on sparse features, with their products in an order that costs less.
 
 PyG's layers take dense rows, and its `SAGEConv` takes the mean of rows before it multiplies them:
 on the 8,189 words of BlogCatalog that is a hundred times the work. Weights, dropout, optimiser and
@@ -26,14 +26,14 @@ class Matrix(NamedTuple):
     order: Tensor
 
     @classmethod
-    def of(cls, matrix: Any) -> "Matrix":
+    def of(cls, matrix: Any, device: str | torch.device = "cpu") -> "Matrix":
         matrix = csr_array(matrix)
         matrix.sort_indices()
         places = csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), matrix.shape)
         turned = csr_array(places.T)
         order = torch.from_numpy(turned.data)
         turned.data = matrix.data[turned.data]
-        return cls(_tensor(matrix), _tensor(turned), order)
+        return cls(*(each.to(device) for each in (_tensor(matrix), _tensor(turned), order)))
 
     def dropped(self, share: float, training: bool) -> "Matrix":
         """The matrix after dropout; entries that are zero stay zero whatever is drawn."""
@@ -106,20 +106,22 @@ def make_trainers(
     task: Task, features: Any, settings: Sequence[Setting]
 ) -> tuple[list[Trainer], str]:
     """Trainers of settings of one kind on sparse features, and what form they are."""
-    edges = Matrix.of(features), _neighbors(task, settings[0].kind)
+    edges = Matrix.of(features, task.device), _neighbors(task, settings[0].kind)
     trainers = [Trainer(task, each, fast=False) for each in settings]
     for trainer in trainers:
         trainer.network.__class__ = SparseNetwork
         trainer.edges = edges
-    return trainers, "eager, sparse features"
+        if task.device.type == "cuda":
+            trainer.record()
+    return trainers, f"{'recorded' if task.device.type == 'cuda' else 'eager'}, sparse features"
 
 
 def _neighbors(task: Task, kind: str) -> Matrix | None:
     """What a kind multiplies rows by: the normalised adjacency, or the mean of neighbours."""
     if kind == "MLP":
         return None
-    (sources, targets), *weights = task.edges(kind, fast=False)
+    (sources, targets), *weights = (each.cpu() for each in task.edges(kind, fast=False))
     n = len(task.x)
     if not weights:
         weights = [1 / torch.bincount(targets, minlength=n)[targets]]
-    return Matrix.of(csr_array((weights[0], (targets, sources)), shape=(n, n)))
+    return Matrix.of(csr_array((weights[0], (targets, sources)), shape=(n, n)), task.device)

@@ -149,7 +149,7 @@ def test_a_trainer_begins_again(quick: Graph) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sparse_features_change_no_number(quick: Graph, kind: str) -> None:
-    """On a CPU, PyG's networks have other products for sparse features; here without dropout."""
+    """PyG's networks have other products for sparse features; here without dropout."""
     task = task_of(quick, "cpu")
     use_split(task, quick)
     settings = [Setting(kind, 8, 0.0, 5e-4), Setting(kind, 4, 0.0, 0.0)]
