@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fastgcn.arrays import FloatArray
+from fastgcn.backends.gpu import sampler as sampling
 from fastgcn.backends.gpu.sampler import KINDS, DeviceSampler
 from fastgcn.config import Distribution, Draws
 from fastgcn.graph.adjacency import Adjacency
@@ -19,7 +20,7 @@ N, K, SIZE, T = 60, 3, 9, 20
 
 
 def sampler(**settings: object) -> DeviceSampler:
-    return DeviceSampler(matrix()[1], [T], size=SIZE, count=K, seed=4, **settings)  # type: ignore[arg-type]
+    return DeviceSampler(matrix()[1], [T], size=SIZE, steps=K, seed=4, **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("exact_self", [False, True])
@@ -49,7 +50,9 @@ def test_blocks_are_what_the_draws_make_of_the_rows(
         found = dense_block(blocks, k, SIZE, N)
         torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
         assert (blocks.sources[k, int(blocks.n_sources[k]) :] == -1).all()
-    assert (device.place == device.place.max()).all(), "the work space is left as it was found"
+    first, bits = device.places
+    assert (first == first.max()).all(), "the work space is left as it was found"
+    assert not bits.any()
 
 
 @pytest.mark.parametrize("draws", list(KINDS))
@@ -69,7 +72,7 @@ def test_vertices_are_those_that_the_points_fall_on(draws: Draws, before: int) -
 def test_vertices_of_no_chance_are_never_drawn() -> None:
     _, small = matrix()
     small.values[small.indices >= N - 5] = 0.0
-    device = DeviceSampler(small, [T], size=SIZE, count=K, seed=0)
+    device = DeviceSampler(small, [T], size=SIZE, steps=K, seed=0)
     (blocks,) = device.sample(batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE))
     assert int(device.drawn[0].vertices.max()) < N - 5
     assert bool(torch.isfinite(blocks.entries[: int(blocks.offsets[-1])]).all())
@@ -78,7 +81,7 @@ def test_vertices_of_no_chance_are_never_drawn() -> None:
 def test_hubs_and_draws_that_take_several_chunks() -> None:
     n, t = 1_500, 1_100
     dense, large = matrix(n, degree=2.0)
-    device = DeviceSampler(large, [t], size=SIZE, count=K, seed=0)
+    device = DeviceSampler(large, [t], size=SIZE, steps=K, seed=0)
     rows = batches(K, SIZE, n)
     (blocks,) = device.sample(rows, torch.tensor([3], device=DEVICE))
     assert len(blocks.chunk_hits) > 1
@@ -87,6 +90,23 @@ def test_hubs_and_draws_that_take_several_chunks() -> None:
         want = sampled_rows_reference(dense, rows[k], drawn, device.laws[0].q, exact_self=False)
         found = dense_block(blocks, k, SIZE, n)
         torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("room", "count"), [(64, 8), (5, 4), (3, 3), (1, 1)])
+def test_groups_are_equal_and_fit_the_memory(
+    monkeypatch: pytest.MonkeyPatch, room: int, count: int
+) -> None:
+    """Of 8 batches; what a last group lacks would be computed in vain."""
+    _, small = matrix()
+
+    def made() -> DeviceSampler:
+        return DeviceSampler(small, [T], size=SIZE, steps=8, seed=0)
+
+    each = sampling._BUFFER_BYTES // made()._most_batches()
+    monkeypatch.setattr(sampling, "_BUFFER_BYTES", room * each + each // 2)
+    device = made()
+    assert device.count == count
+    assert len(device.sets) == (1 if count == 8 else 2)
 
 
 def test_rows_without_entries_give_an_empty_block() -> None:
@@ -102,7 +122,7 @@ def test_rows_without_entries_give_an_empty_block() -> None:
 
 def test_lower_layers_have_the_sources_of_the_upper_as_rows() -> None:
     dense, small = matrix()
-    device = DeviceSampler(small, [15, 10], size=SIZE, count=K, seed=0, exact_self=True)
+    device = DeviceSampler(small, [15, 10], size=SIZE, steps=K, seed=0, exact_self=True)
     lower, upper = device.sample(
         batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE)
     )
@@ -134,7 +154,7 @@ def test_expectation_and_variance_are_those_of_the_cpu(
     rows = batches(1, SIZE, N)[0].clamp(min=0)[: SIZE // 2]
     count, groups = 50, 4
     device = DeviceSampler(
-        small, [T], size=len(rows), count=count, seed=1, distribution=distribution, draws=draws
+        small, [T], size=len(rows), steps=count, seed=1, distribution=distribution, draws=draws
     )
     there = []
     for group in range(groups):

@@ -19,7 +19,8 @@ MOST = 227 << 10
 KERNELS = {
     "_draw_vertices", "_draw_entries", "_fold", "_clear", "_scan", "_number", "_mix_rows",
     "_unmix_rows", "_multiply", "_gather", "_adam", "_drop", "gather_rows", "activate",
-    "activate_back", "add_sums", "loss_rows", "first_product", "first_gradient", "second_gradients",
+    "activate_back", "add_sums", "mix_entries", "losses_back", "first_product", "first_gradient",
+    "second_gradients",
 }  # fmt: skip
 
 

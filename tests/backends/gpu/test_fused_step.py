@@ -10,6 +10,7 @@ from fastgcn.kernels.gpu.blocks import BlockBuffers, dense_block
 from fastgcn.kernels.gpu.dense import first_gradient, first_product
 from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.step import (
+    Copies,
     Known,
     NetworkStep,
     NetworkWeights,
@@ -65,7 +66,7 @@ def test_gradients_are_those_of_autograd(
     known = weights(own=own, bias=bias, norm=norm, members=members)
     rng = torch.Generator().manual_seed(1)
     x, beside = (torch.randn((N, F), generator=rng).to(DEVICE, dtype) for _ in range(2))
-    sampler = DeviceSampler(matrix()[1], [t], size=SIZE, count=K, seed=0, own_rows=own)
+    sampler = DeviceSampler(matrix()[1], [t], size=SIZE, steps=K, seed=0, own_rows=own)
     rows, steps = batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE)
     (blocks,) = sampler.sample(rows, steps)
     room = SIZE * own + t
@@ -107,7 +108,7 @@ def test_rounding_to_bfloat16_hardly_changes_gradients() -> None:
     """By no more than products of bfloat16 may, against those in float32 of the same batch."""
     rng = torch.Generator().manual_seed(1)
     x, beside = (torch.randn((N, F), generator=rng).to(DEVICE) for _ in range(2))
-    sampler = DeviceSampler(matrix()[1], [T], size=SIZE, count=K, seed=0, own_rows=True)
+    sampler = DeviceSampler(matrix()[1], [T], size=SIZE, steps=K, seed=0, own_rows=True)
     rows, steps = batches(K, SIZE, N), torch.zeros(1, dtype=torch.int64, device=DEVICE)
     (blocks,) = sampler.sample(rows, steps)
     labels = torch.randint(0, C, (K, SIZE), generator=rng).to(DEVICE)
@@ -181,18 +182,20 @@ def test_adam_is_torchs() -> None:
     twin = weight.clone().requires_grad_()
     optimizer = torch.optim.Adam([twin], lr=0.1, weight_decay=0.01)
     steps, active = torch.tensor([0], device=DEVICE), torch.ones(2, dtype=torch.int32).to(DEVICE)
-    copied = torch.zeros(5, 3, device=DEVICE)
+    copies = Copies(torch.zeros(5, 3, device=DEVICE), torch.zeros(2, 4, device=DEVICE), 12, 3)
     for number in range(3):
         twin.grad = torch.randn(21).to(DEVICE)
         gradient.copy_(twin.grad)
         if number < 2:
             adam(weight, mean, square, gradient, decay, steps, 0.1, step=number, active=active)
         else:
-            adam(weight, mean, square, gradient, decay, steps + 2, 0.1, copied=copied)
+            adam(weight, mean, square, gradient, decay, steps + 2, 0.1, copies=copies)
         optimizer.step()
         torch.testing.assert_close(weight, twin.detach())
         assert not gradient.any()
-    assert torch.equal(copied, weight[:15].view(5, 3))
+    assert torch.equal(copies.first, weight[:15].view(5, 3))
+    assert torch.equal(copies.last[:, :3], weight[12:18].view(2, 3))
+    assert not copies.last[:, 3:].any()
 
 
 def test_a_batch_without_rows_moves_nothing() -> None:

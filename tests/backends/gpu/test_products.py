@@ -43,7 +43,7 @@ def test_some_rows_of_a_matrix() -> None:
 
 
 def test_a_block_of_a_group_and_its_gradient() -> None:
-    sampler = DeviceSampler(matrix()[1], [20], size=9, count=3, seed=0)
+    sampler = DeviceSampler(matrix()[1], [20], size=9, steps=3, seed=0)
     (blocks,) = sampler.sample(batches(3, 9, 60), torch.zeros(1, dtype=torch.int64, device=DEVICE))
     for k in range(3):
         block = SampledBlock(blocks, 9, torch.tensor([k], device=DEVICE))

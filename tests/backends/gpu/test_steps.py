@@ -46,6 +46,18 @@ def test_batches_that_are_drawn_ahead_are_the_same(monkeypatch: pytest.MonkeyPat
     check_same_steps(changes, groups=True)
 
 
+def test_a_batch_without_rows_has_no_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernels end at once; the batch's own rows, of which there are none, would be sources."""
+    monkeypatch.setattr(sampler, "_TOGETHER", 2)
+    there = place(training(communities(), SETTINGS.replace(**OWN, batch_size=8)))
+    batches = there.training.batches
+    batches.shuffle(0)
+    batches.order[0, 1] = -1
+    (blocks,) = batches.draw().blocks
+    assert blocks.n_sources[0] >= 8
+    assert blocks.n_sources[1] == 0
+
+
 def check_same_steps(changes: dict[str, Any], *, groups: bool = False) -> None:
     graph = communities()
     kinds = []

@@ -13,11 +13,11 @@ from fastgcn.config import OWN_POWERS, Distribution, Draws, TrainConfig
 from fastgcn.kernels.gpu.blocks import CHUNK, BlockBuffers, cut_blocks
 from fastgcn.kernels.gpu.draw import (
     INDEPENDENT,
-    NOWHERE,
     STRATIFIED,
     SYSTEMATIC,
     DrawnVertices,
-    clear_place,
+    Places,
+    clear_places,
     draw_entries,
     draw_vertices,
 )
@@ -66,13 +66,13 @@ class DeviceLaw:
 
 
 class DeviceSampler:
-    """`sampling.LayerSampler` with draws by points, for K batches of `size` rows at a time.
+    """`sampling.LayerSampler` with draws by points, K of `steps` batches of `size` rows at a time.
 
     The same estimator: weights count(u)/(t·q(u)) are unbiased, and vertices without an edge to
     any row are left out. A drawn vertex that is also one of the batch's own rows is among the
     sources twice. Draws depend only on the seed and the number of steps before them, so trainings
-    that take turns may share a sampler, unless it is told the norms of one network's rows. There
-    are blocks for as many calls as there are `sets`.
+    that take turns may share a sampler, unless it is told the norms of one network's rows. If K is
+    not all, there are blocks for two calls.
     """
 
     def __init__(
@@ -81,14 +81,13 @@ class DeviceSampler:
         samples: Sequence[int],
         *,
         size: int,
-        count: int,
+        steps: int,
         seed: int,
         distribution: Distribution = "importance",
         power: float | None = None,
         draws: Draws = "independent",
         exact_self: bool = False,
         own_rows: bool = False,
-        sets: int = 1,
     ) -> None:
         self.matrix, self.samples, self.seed = matrix, tuple(samples), seed
         self.distribution, self.kind = distribution, KINDS[draws]
@@ -104,10 +103,12 @@ class DeviceSampler:
         for t in reversed(self.samples):
             sizes.append((sizes[-1] if self.own_rows else 0) + t)
         self.sizes = tuple(sizes[::-1])  # rows, from the lowest sources up to the batch
-        self.count = min(count, self._most_batches())
-        self.place = torch.full((self.count, matrix.n), NOWHERE, dtype=torch.int32, device=device)
+        # Groups of equal size: what the last one lacks would be computed in vain.
+        groups = -(-steps // min(_TOGETHER, self._most_batches()))
+        self.count = -(-steps // groups)
+        self.places = Places.empty(self.count, matrix.n, device)
         layers = range(len(self.samples))
-        self.sets = [[self._buffers(layer) for layer in layers] for _ in range(sets)]
+        self.sets = [[self._buffers(layer) for layer in layers] for _ in range(min(groups, 2))]
         self.drawn = [DrawnVertices.empty(self.count, t, device) for t in self.samples]
         self.totals = torch.ones(self.count, dtype=torch.float64, device=device)
 
@@ -143,10 +144,10 @@ class DeviceSampler:
 
     def _most_batches(self) -> int:
         """How many batches fit the buffers of a set."""
-        bytes_each = 4 * self.matrix.n
+        bytes_each = 4 * self.matrix.n + self.matrix.n // 8
         for layer, t in enumerate(self.samples):
             capacity, scanned = self._capacity(layer)
-            bytes_each += 8 * capacity + 20 * t + 4 * (scanned // CHUNK)
+            bytes_each += 12 * capacity + 20 * t + 16 * (scanned // CHUNK) + scanned // 8
         return max(1, _BUFFER_BYTES // bytes_each)
 
     def _buffers(self, layer: int) -> BlockBuffers:
@@ -173,16 +174,16 @@ class DeviceSampler:
                 sums = (self.row_sums[rows.clamp(min=0)] * (rows >= 0)).cumsum(1)
                 totals = sums[:, -1].contiguous()
                 entries = self.matrix.indptr, self.matrix.indices, self.entry_sums
-                draw_entries(sums, rows, entries, steps, seed, self.kind, drawn, self.place)
+                draw_entries(sums, rows, entries, steps, seed, self.kind, drawn, self.places)
             else:
                 law = self.laws[layer]
                 q, sums_and_guide = law.q, (law.cumulative, law.guide)
-                draw_vertices(sums_and_guide, steps, seed, self.kind, drawn, self.place)
+                draw_vertices(sums_and_guide, steps, seed, self.kind, drawn, self.places)
             cut_blocks(
-                rows, self.matrix.csr, drawn, self.place, q, totals, buffers[layer],
+                rows, self.matrix.csr, drawn, self.places, q, totals, buffers[layer],
                 exact_self=self.exact_self, programs=self.programs,
             )  # fmt: skip
-            clear_place(drawn, self.place)
+            clear_places(drawn, self.places)
             rows = buffers[layer].sources
         return buffers
 
@@ -237,18 +238,15 @@ class EpochBatches:
         size = min(config.batch_size, nodes)
         self.used = nodes - nodes % size if config.drop_last else nodes
         self.n_steps = -(-self.used // size)
-        # Groups of equal size: what the last one lacks would be computed in vain.
-        groups = -(-self.n_steps // _TOGETHER)
         settings: dict[str, Any] = {
             "size": size,
-            "count": -(-self.n_steps // groups),
+            "steps": self.n_steps,
             "seed": config.seed + 1,
             "distribution": config.distribution,
             "power": config.power,
             "draws": config.draws,
             "exact_self": config.self_term == "exact",
             "own_rows": config.needs_own_rows,
-            "sets": min(groups, 2),
         }
         if shared is None or config.distribution == "optimal":
             shared = SharedData()
@@ -310,6 +308,7 @@ class EpochBatches:
         group.active.copy_(there.any(1))
         blocks = self.sampler.sample(rows, self.steps + ahead * self.count, into)
         if blocks:
+            blocks[0].n_sources.mul_(group.active)  # kernels leave a batch without sources at once
             unmet = blocks[-1].offsets[: self.size + 1].diff() == 0
             self.empty.copy_((unmet & there[0]).sum() / there[0].sum().clamp(min=1))
         return group

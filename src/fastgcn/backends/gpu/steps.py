@@ -17,6 +17,7 @@ from fastgcn.kernels.gpu.dropout import CountedDropout
 from fastgcn.kernels.gpu.products import gather
 from fastgcn.kernels.gpu.step import (
     Aside,
+    Copies,
     NetworkStep,
     NetworkWeights,
     OutOfResources,
@@ -209,8 +210,11 @@ class FusedSteps:
         self.losses = torch.zeros(shape, device=device)
         self.ahead = Aside(device)
         assert parameters.place_of(first.weight) == 0
+        begin, classes = parameters.place_of(second.weight), self.step.classes
+        self.copies = Copies(self.step.copied, self.step.last, begin, classes)
         changed = [
-            *parameters.memory, self.step.copied, batches.at, batches.steps, batches.losses
+            *parameters.memory, self.step.copied, self.step.last,
+            batches.at, batches.steps, batches.losses,
         ]  # fmt: skip
         self.first = Recording(self._draw, device)
         self.recordings = [
@@ -236,7 +240,7 @@ class FusedSteps:
             )  # fmt: skip
             adam(
                 *moved.memory, moved.gradient, moved.decay, batches.steps, moved.rate,
-                step=k, active=group.active, copied=self.step.copied,
+                step=k, active=group.active, copies=self.copies,
             )  # fmt: skip
         self.ahead.join()
         batches.finish(self.losses.sum((1, 2)))

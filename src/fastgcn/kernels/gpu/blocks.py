@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fastgcn.kernels.gpu.draw import NOWHERE, DrawnVertices
+from fastgcn.kernels.gpu.draw import DrawnVertices, Places
 
 CHUNK = 1024
 _BLOCK = 1024
@@ -20,38 +20,52 @@ _BLOCK = 1024
 
 @triton.jit
 def _scan(
-    rows, starts, indptr, indices, values, place,  # what is looked at
-    row_hits, chunk_hits, met, shares,  # what counting fills
-    chunk_bases, numbers, weights, columns, entries,  # what filling reads, and fills
+    rows, starts, shifts, chunk_rows, indices, values, place, there, words,  # what is looked at
+    row_hits, chunk_hits, found, met, shares,  # what counting fills
+    chunk_bases, numbers, weights, columns, entries, entry_rows,  # what filling reads, and fills
     n, size, t, all_rows, lead,
-    EXACT_SELF: tl.constexpr, POWER: tl.constexpr, FILL: tl.constexpr,
-    STEPS: tl.constexpr, NONE: tl.constexpr, CHUNK: tl.constexpr,
+    EXACT_SELF: tl.constexpr, POWER: tl.constexpr, FILL: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
+    """Count the entries that were drawn, and note them as bits; or, with `FILL`, write them out.
+
+    Most entries of a row were not drawn. Counting looks at a bit for each, and filling at those
+    that were counted alone.
+    """
     total = tl.load(starts + all_rows)
     chunks = tl.cdiv(total, CHUNK)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
-        e = tl.arange(0, CHUNK).to(tl.int64) + chunk * CHUNK
-        inside = e < total
+        within = tl.arange(0, CHUNK)
+        e = within.to(tl.int64) + chunk * CHUNK
+        hit = e < total
+        if FILL:
+            bits = tl.load(found + chunk * (CHUNK // 32) + within // 32)
+            hit = ((bits >> (within % 32)) & 1) != 0
         # The last row that begins at or before e.
-        low = tl.zeros((CHUNK,), tl.int32)
-        high = low + all_rows - 1
-        for _ in range(STEPS):
+        first, last = tl.load(chunk_rows + chunk), tl.load(chunk_rows + chunk + 1)
+        low = tl.zeros((CHUNK,), tl.int32) + first
+        high = tl.zeros((CHUNK,), tl.int32) + last
+        span = last - first
+        while span > 0:
             middle = (low + high + 1) // 2
             begun = tl.load(starts + middle) <= e
             low = tl.where(begun, middle, low)
             high = tl.where(begun, high, middle - 1)
-        node = tl.load(rows + low, mask=inside, other=0)
-        at = tl.load(indptr + node) + e - tl.load(starts + low)
-        column = tl.load(indices + at, mask=inside, other=0)
+            span = span // 2
+        at = e + tl.load(shifts + low, mask=hit, other=0)
+        column = tl.load(indices + at, mask=hit, other=0)
         k = (low // size).to(tl.int64)
-        slot = tl.load(place + k * n + column, mask=inside, other=NONE)
-        drawn = slot != NONE
-        hit = drawn
+        if FILL:
+            drawn = hit
+        else:
+            bits = tl.load(there + k * words + column // 32, mask=hit, other=0)
+            drawn = ((bits >> (column % 32)) & 1) != 0
         if EXACT_SELF:
-            own = inside & (column == node)
-            drawn = drawn & (column != node)
+            own = hit & (column == tl.load(rows + low, mask=hit, other=-1))
+            drawn = drawn & (own == 0)
             hit = drawn | own
-        slot = tl.where(drawn, slot, 0)
+        else:
+            hit = drawn
+        slot = tl.load(place + k * n + column, mask=drawn, other=0)
         if FILL:
             position = tl.load(chunk_bases + chunk) + tl.cumsum(hit.to(tl.int32), 0) - 1
             weight = tl.load(weights + k * t + slot, mask=drawn, other=0.0)
@@ -62,9 +76,14 @@ def _scan(
             value = tl.load(values + at, mask=hit, other=0.0)
             tl.store(columns + position, number, mask=hit)
             tl.store(entries + position, value * weight, mask=hit)
+            tl.store(entry_rows + position, low % size, mask=hit)
         else:
             tl.atomic_add(row_hits + low, 1, mask=hit)
-            tl.store(chunk_hits + chunk, tl.sum(hit.to(tl.int32), 0))
+            hits = hit.to(tl.int32)
+            tl.store(chunk_hits + chunk, tl.sum(hits, 0))
+            each = tl.reshape(hits, (CHUNK // 32, 32)) << tl.arange(0, 32)[None, :]
+            word = chunk * (CHUNK // 32) + tl.arange(0, CHUNK // 32)
+            tl.store(found + word, tl.sum(each, 1))
             tl.store(met + k * t + slot, 1, mask=drawn)
             if POWER >= 0:
                 value = tl.abs(tl.load(values + at, mask=drawn, other=1.0).to(tl.float64))
@@ -111,16 +130,18 @@ class BlockBuffers:
 
     Attributes:
         offsets: (K·s+1,) int32, where the entries of each row begin.
-        columns, entries: of all blocks, concatenated; columns number a batch's sources.
+        columns, entries, entry_rows: of all blocks, concatenated; columns number a batch's
+            sources, and rows those of the batch.
         sources: (K, lead+t) int32, vertex ids: the batch's own rows if `lead` is s and not 0,
             the drawn vertices with an edge to some row, and -1 for the rest.
         n_sources: (K,) int32, how many sources each batch has.
-        numbers, weights, shares, row_hits, chunk_hits: work space.
+        numbers, weights, shares, row_hits, chunk_hits, chunk_begins, found: work space.
     """
 
     offsets: Tensor
     columns: Tensor
     entries: Tensor
+    entry_rows: Tensor
     sources: Tensor
     n_sources: Tensor
     lead: int
@@ -129,6 +150,8 @@ class BlockBuffers:
     shares: Tensor
     row_hits: Tensor
     chunk_hits: Tensor
+    chunk_begins: Tensor
+    found: Tensor
 
     @classmethod
     def empty(
@@ -140,10 +163,12 @@ class BlockBuffers:
         def zeros(shape: int | tuple[int, ...], dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
+        chunks = triton.cdiv(max(scanned, 1), CHUNK)
         return cls(
             offsets=zeros(count * size + 1),
             columns=zeros(max(capacity, 1)),
             entries=zeros(max(capacity, 1), torch.float32),
+            entry_rows=zeros(max(capacity, 1)),
             sources=zeros((count, lead + t)) - 1,
             n_sources=zeros(count),
             lead=lead,
@@ -151,7 +176,9 @@ class BlockBuffers:
             weights=zeros((count, t), torch.float32),
             shares=zeros((count, t), torch.float64),
             row_hits=zeros(count * size),
-            chunk_hits=zeros(triton.cdiv(max(scanned, 1), CHUNK)),
+            chunk_hits=zeros(chunks),
+            chunk_begins=torch.arange(chunks + 1, device=device) * CHUNK,
+            found=zeros((chunks, CHUNK // 32)),
         )
 
     @property
@@ -164,7 +191,7 @@ def cut_blocks(
     rows: Tensor,
     matrix: tuple[Tensor, Tensor, Tensor],
     drawn: DrawnVertices,
-    place: Tensor,
+    places: Places,
     q: Tensor | float,
     totals: Tensor,
     out: BlockBuffers,
@@ -179,8 +206,11 @@ def cut_blocks(
     is not sampled but added in full, and `lead` must be s.
     """
     (count, size), t = rows.shape, drawn.vertices.shape[1]
-    starts = _row_starts(rows, matrix[0])
+    indptr, indices, values = matrix
+    starts, shifts = _row_starts(rows, indptr)
     all_rows = count * size
+    chunk_rows = torch.searchsorted(starts, out.chunk_begins, right=True, out_int32=True)
+    chunk_rows.sub_(1).clamp_(max=all_rows - 1)
     out.row_hits.zero_()
     out.chunk_hits.zero_()
     by_rows = not isinstance(q, Tensor)
@@ -191,12 +221,11 @@ def cut_blocks(
 
     def scan(*, fill: bool) -> None:
         _scan[(programs,)](
-            rows, starts, *matrix, place,
-            out.row_hits, out.chunk_hits, drawn.met, out.shares,
-            chunk_bases, out.numbers, out.weights, out.columns, out.entries,
-            place.shape[1], size, t, all_rows, out.lead,
-            EXACT_SELF=exact_self, POWER=power, FILL=fill,
-            STEPS=max(all_rows - 1, 1).bit_length(), NONE=NOWHERE, CHUNK=CHUNK,
+            rows, starts, shifts, chunk_rows, indices, values, *places, places.bits.shape[1],
+            out.row_hits, out.chunk_hits, out.found, drawn.met, out.shares,
+            chunk_bases, out.numbers, out.weights, out.columns, out.entries, out.entry_rows,
+            places.first.shape[1], size, t, all_rows, out.lead,
+            EXACT_SELF=exact_self, POWER=power, FILL=fill, CHUNK=CHUNK,
         )  # fmt: skip
 
     scan(fill=False)
@@ -212,14 +241,16 @@ def cut_blocks(
     scan(fill=True)
 
 
-def _row_starts(rows: Tensor, indptr: Tensor) -> Tensor:
-    """(K·s+1,) int64: where each row's entries begin in the list of all."""
+def _row_starts(rows: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
+    """(K·s+1,) int64, where each row's entries begin in the list of all; and what (K·s,) is added
+    to a place in the list for the place among the entries of Â."""
     flat = rows.reshape(-1)
     there = flat.clamp(min=0).long()
-    lengths = (indptr[there + 1] - indptr[there]) * (flat >= 0)
+    begins = indptr[there]
+    lengths = (indptr[there + 1] - begins) * (flat >= 0)
     starts = torch.zeros(len(flat) + 1, dtype=torch.int64, device=rows.device)
     torch.cumsum(lengths, 0, out=starts[1:])
-    return starts
+    return starts, begins - starts[:-1]
 
 
 def sampled_rows_reference(

@@ -64,13 +64,13 @@ def first_gradient(
 
 @triton.jit(do_not_specialize=["step"])
 def second_gradients(
-    step, hidden, by_narrow, by_logits, n_sources, out, by_bias, size, d, classes,
+    step, hidden, by_narrow, by_logits, mixed, n_sources, out, by_bias, size, d, classes,
     HAS_BIAS: tl.constexpr, OWN: tl.constexpr, MEMBERS: tl.constexpr, PRECISION: tl.constexpr,
     BR: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """out += the gradients by W2, hiddenᵀ·by_narrow, and by R2, own hidden rowsᵀ·by_logits.
 
-    by_bias += the sum of by_logits.
+    by_bias += the sum of by_logits. mixed = 0, for the next step.
     """
     count = tl.load(n_sources + step)
     n, c = tl.arange(0, BD), tl.arange(0, BC)
@@ -93,6 +93,7 @@ def second_gradients(
                 place = (row[:, None] * MEMBERS + member) * BC + c[None, :]
                 within = (row < size)[:, None] & (c < BC)[None, :]
                 g = tl.load(by_logits + place, mask=within, other=0.0)
+                tl.store(mixed + place, g * 0, mask=within)
                 if HAS_BIAS:
                     tl.atomic_add(by_bias + c, tl.sum(g, 0) / MEMBERS, mask=c < classes)
                 if OWN and member == 0:

@@ -1,8 +1,8 @@
 """Drawing the vertices of K batches together, t vertices each; repeated draws are counted.
 
-`place` (K, n) int32 is work space, filled with NOWHERE between calls. While the block of batch k
-is made, place[k, u] is the number of the first draw that gave u; that draw's slot stands for all
-draws of u.
+`Places` are work space, empty between calls. While the block of batch k is made, they say which
+vertices were drawn, and which draw was the first that gave each; that draw's slot stands for all
+draws of the vertex.
 """
 
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def _first_above(sums, target, low, high):
 
 
 @triton.jit
-def _enter(drawn, counts, met, place, vertex, j, t, n, found):
+def _enter(drawn, counts, met, place, bits, vertex, j, t, n, words, found):
     """Store the vertex of each draw j < t; `found` is false if nothing could be drawn."""
     k = tl.program_id(0).to(tl.int64)
     inside = j < t
@@ -67,11 +67,12 @@ def _enter(drawn, counts, met, place, vertex, j, t, n, found):
     tl.store(counts + k * t + j, 0, mask=inside)
     tl.store(met + k * t + j, 0, mask=inside)
     tl.atomic_min(place + k * n + vertex, j, mask=inside & found)
+    tl.atomic_or(bits + k * words + vertex // 32, 1 << (vertex % 32), mask=inside & found)
 
 
 @triton.jit
 def _draw_vertices(
-    cumulative, guide, steps, seed, drawn, counts, met, place, n, slots, t,
+    cumulative, guide, steps, seed, drawn, counts, met, place, bits, n, words, slots, t,
     KIND: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -79,12 +80,13 @@ def _draw_vertices(
     slot = tl.minimum((point * slots).to(tl.int32), slots - 1)
     low, high = tl.load(guide + slot), tl.load(guide + slot + 1)
     vertex = _first_above(cumulative, point * tl.load(cumulative + n - 1), low, high)
-    _enter(drawn, counts, met, place, vertex, j, t, n, j < t)
+    _enter(drawn, counts, met, place, bits, vertex, j, t, n, words, j < t)
 
 
 @triton.jit
 def _draw_entries(
-    row_sums, rows, indptr, indices, entry_sums, steps, seed, drawn, counts, met, place, n, size, t,
+    row_sums, rows, indptr, indices, entry_sums, steps, seed, drawn, counts, met, place, bits,
+    n, words, size, t,
     KIND: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = tl.program_id(0).to(tl.int64)
@@ -103,7 +105,7 @@ def _draw_entries(
     # If no row of the batch has an entry, nothing is drawn.
     found = target * 0 + total > 0
     vertex = tl.load(indices + entry, mask=found & (j < t), other=0)
-    _enter(drawn, counts, met, place, vertex, j, t, n, found)
+    _enter(drawn, counts, met, place, bits, vertex, j, t, n, words, found)
 
 
 @triton.jit
@@ -119,12 +121,32 @@ def _fold(drawn, counts, place, t, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _clear(drawn, place, t, n, NONE: tl.constexpr, BLOCK: tl.constexpr):
+def _clear(drawn, place, bits, t, n, words, NONE: tl.constexpr, BLOCK: tl.constexpr):
     k = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = j < t
     vertex = tl.load(drawn + k * t + j, mask=inside, other=0)
     tl.store(place + k * n + vertex, NONE, mask=inside)
+    tl.store(bits + k * words + vertex // 32, 0, mask=inside)
+
+
+class Places(NamedTuple):
+    """What was drawn for K batches, by vertex.
+
+    Attributes:
+        first: (K, n) int32, the number of the first draw of a vertex; NOWHERE for the rest.
+        bits: (K, n/32) int32, a bit for each vertex that was drawn. They are few enough bytes for
+            the cache of a processor, unlike `first`.
+    """
+
+    first: Tensor
+    bits: Tensor
+
+    @classmethod
+    def empty(cls, count: int, n: int, device: torch.device) -> "Places":
+        first = torch.full((count, n), NOWHERE, dtype=torch.int32, device=device)
+        words = triton.cdiv(n, 32)
+        return cls(first, torch.zeros((count, words), dtype=torch.int32, device=device))
 
 
 class DrawnVertices(NamedTuple):
@@ -152,7 +174,7 @@ def draw_vertices(
     seed: int,
     kind: int,
     drawn: DrawnVertices,
-    place: Tensor,
+    places: Places,
 ) -> None:
     """Draw from one q, given by its running sums (n,) float64 and their guide (slots+1,) int32.
 
@@ -162,10 +184,10 @@ def draw_vertices(
     cumulative, guide = law
     t = drawn.vertices.shape[1]
     _draw_vertices[_grid(drawn)](
-        cumulative, guide, steps, seed, *drawn, place,
-        place.shape[1], len(guide) - 1, t, KIND=kind, BLOCK=_BLOCK,
+        cumulative, guide, steps, seed, *drawn, *places,
+        places.first.shape[1], places.bits.shape[1], len(guide) - 1, t, KIND=kind, BLOCK=_BLOCK,
     )  # fmt: skip
-    _fold[_grid(drawn)](drawn.vertices, drawn.counts, place, t, place.shape[1], BLOCK=_BLOCK)
+    _fold_draws(drawn, places)
 
 
 def draw_entries(
@@ -176,7 +198,7 @@ def draw_entries(
     seed: int,
     kind: int,
     drawn: DrawnVertices,
-    place: Tensor,
+    places: Places,
 ) -> None:
     """Draw entries of each batch's rows (K, s) by |Â(v,u)|^p; their columns are the vertices.
 
@@ -185,16 +207,23 @@ def draw_entries(
     """
     t, size = drawn.vertices.shape[1], rows.shape[1]
     _draw_entries[_grid(drawn)](
-        row_sums, rows, *matrix, steps, seed, *drawn, place,
-        place.shape[1], size, t, KIND=kind, BLOCK=_BLOCK,
+        row_sums, rows, *matrix, steps, seed, *drawn, *places,
+        places.first.shape[1], places.bits.shape[1], size, t, KIND=kind, BLOCK=_BLOCK,
     )  # fmt: skip
-    _fold[_grid(drawn)](drawn.vertices, drawn.counts, place, t, place.shape[1], BLOCK=_BLOCK)
+    _fold_draws(drawn, places)
 
 
-def clear_place(drawn: DrawnVertices, place: Tensor) -> None:
-    """Fill the places of the drawn vertices with NOWHERE again."""
-    t, n = drawn.vertices.shape[1], place.shape[1]
-    _clear[_grid(drawn)](drawn.vertices, place, t, n, NONE=NOWHERE, BLOCK=_BLOCK)
+def _fold_draws(drawn: DrawnVertices, places: Places) -> None:
+    first, t = places.first, drawn.vertices.shape[1]
+    _fold[_grid(drawn)](drawn.vertices, drawn.counts, first, t, first.shape[1], BLOCK=_BLOCK)
+
+
+def clear_places(drawn: DrawnVertices, places: Places) -> None:
+    """Empty the places of the drawn vertices again."""
+    (first, bits), t = places, drawn.vertices.shape[1]
+    _clear[_grid(drawn)](
+        drawn.vertices, first, bits, t, first.shape[1], bits.shape[1], NONE=NOWHERE, BLOCK=_BLOCK
+    )
 
 
 def _grid(drawn: DrawnVertices) -> tuple[int, int]:

@@ -13,12 +13,15 @@ def gather_rows(
     steps, seed, rate,
     BESIDE: tl.constexpr, DROP: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """out = the rows of [x | beside] of a batch's sources, some entries dropped."""
+    """out = the rows of [x | beside] of a batch's sources, some entries dropped.
+
+    A few programs take one tile after the other, and leave room for what runs beside them.
+    """
     count = tl.load(n_sources + step)
-    first = tl.program_id(0) * ROWS
-    if first < count:
-        row = first + tl.arange(0, ROWS)
-        column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    across = tl.cdiv(all_columns, COLUMNS)
+    for tile in range(tl.program_id(0), tl.cdiv(count, ROWS) * across, tl.num_programs(0)):
+        row = tile // across * ROWS + tl.arange(0, ROWS)
+        column = tile % across * COLUMNS + tl.arange(0, COLUMNS)
         node = tl.load(sources + step * room + row, mask=row < count, other=-1).to(tl.int64)
         there = (node >= 0)[:, None]
         left = there & (column < width)[None, :]
@@ -29,7 +32,7 @@ def gather_rows(
             place = node[:, None] * beside_stride + column[None, :] - width
             value += tl.load(beside + place, mask=right, other=0.0).to(tl.float32)
         if DROP:
-            fours = tl.program_id(1) * (COLUMNS // 4) + tl.arange(0, COLUMNS // 4)
+            fours = tile % across * (COLUMNS // 4) + tl.arange(0, COLUMNS // 4)
             value *= kept(tl.load(steps) + step, seed, 0, row, fours, rate, COLUMNS)
         inside = (row < count)[:, None] & (column < all_columns)[None, :]
         tl.store(out + row[:, None] * out_stride + column[None, :], value, mask=inside)
@@ -80,17 +83,16 @@ def _of_member(value, n, member, d, MEMBERS: tl.constexpr):
 
 
 @triton.jit
-def _last_weights(weight, n, d, classes, BC: tl.constexpr):
-    """The first d rows of W2 or R2."""
+def _last_weights(weight, n, d, BC: tl.constexpr):
+    """The first d rows of W2 or R2, padded."""
     c = tl.arange(0, BC)
-    inside = (n < d)[:, None] & (c < classes)[None, :]
-    return tl.load(weight + n[:, None] * classes + c[None, :], mask=inside, other=0.0)
+    return tl.load(weight + n[:, None] * BC + c[None, :], mask=(n < d)[:, None], other=0.0)
 
 
 @triton.jit(do_not_specialize=["step"])
 def activate(
     step, z, bias, gamma, beta, n_sources, weight, own_weight, hidden, narrow, own, by_narrow,
-    size, room, d, classes, steps, seed, rate,
+    size, room, d, steps, seed, rate,
     HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, OWN: tl.constexpr,
     PARTS: tl.constexpr, MEMBERS: tl.constexpr, PRECISION: tl.constexpr,
     ROWS: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
@@ -105,10 +107,10 @@ def activate(
     if first < count:
         row, n, c = first + tl.arange(0, ROWS), tl.arange(0, BD), tl.arange(0, BC)
         # Loaded first, so that one waits for them and for Z together.
-        w = _last_weights(weight, n, d, classes, BC)
+        w = _last_weights(weight, n, d, BC)
         if OWN:  # of a pair, the first network alone has R2
             wanted = tl.where(first < size, d // MEMBERS, 0)
-            v = _last_weights(own_weight, n, wanted, classes, BC)
+            v = _last_weights(own_weight, n, wanted, BC)
         there, value, _ = _before_relu(z, bias, row, n, count, room, d, HAS_BIAS, NORM, PARTS)
         value = tl.maximum(_normed(value, gamma, beta, n, d, NORM), 0.0)
         if DROP:
@@ -129,65 +131,113 @@ def activate(
 
 
 @triton.jit(do_not_specialize=["step"])
-def loss_rows(
-    step, offsets, columns, values, narrow, own, bias, labels, row_weights,
-    by_narrow, by_logits, losses, size, classes,
-    HAS_BIAS: tl.constexpr, OWN: tl.constexpr, MEMBERS: tl.constexpr,
-    ENTRIES: tl.constexpr, BC: tl.constexpr,
+def mix_entries(
+    step, offsets, rows, columns, values, narrow, mixed, size,
+    MEMBERS: tl.constexpr, ENTRIES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """From narrow rows to the loss and back, for a row and one network of `MEMBERS` each:
+    """mixed += adj·narrow of each network, `ENTRIES` of adj at a time, whatever rows they are of.
 
-    logits = adj·narrow + own + b2, their weighted cross entropy, its gradient by logits, and
-    by_narrow += adjᵀ·by_logits. Of a pair, the second network has no own rows, and both products
-    count twice.
+    A row with a thousand entries takes no longer than a thousand rows with one.
     """
-    row, member, c = tl.program_id(0), tl.program_id(1), tl.arange(0, BC)
-    known = c < classes
-    begin, end = tl.load(offsets + step * size + row), tl.load(offsets + step * size + row + 1)
-    label = tl.load(labels + step * size + row)
-    row_weight = tl.load(row_weights + step * size + row)
-    constant = tl.zeros((BC,), tl.float32)
-    if OWN:
-        constant = tl.load(own + row * BC + c, mask=c * 0 + member == 0, other=0.0)
-    constant *= MEMBERS
-    if HAS_BIAS:
-        constant += tl.load(bias + c, mask=known, other=0.0)
-    e = begin + tl.arange(0, ENTRIES)
-    column = tl.load(columns + e, mask=e < end, other=0)
-    value = tl.load(values + e, mask=e < end, other=0.0)
-    mixed = tl.zeros((ENTRIES, BC), tl.float32)
-    for _ in range(begin, end, ENTRIES):
-        place = (column[:, None] * MEMBERS + member) * BC + c[None, :]
-        inside = (e < end)[:, None] & (c < BC)[None, :]
-        # The next entries are loaded before one waits for the rows of these.
-        e += ENTRIES
-        column = tl.load(columns + e, mask=e < end, other=0)
-        share = value
-        value = tl.load(values + e, mask=e < end, other=0.0)
-        mixed += tl.load(narrow + place, mask=inside, other=0.0) * share[:, None]
-    logits = tl.where(known, tl.sum(mixed, 0) * MEMBERS + constant, float("-inf"))
-    largest = tl.max(logits, 0)
-    chances = tl.exp(logits - largest)
-    normaliser = tl.sum(chances, 0)
-    true = c == label
-    at_label = tl.sum(tl.where(true, logits, 0.0), 0)
-    loss = row_weight * (largest + tl.log(normaliser) - at_label) / MEMBERS
-    tl.store(losses + (step * MEMBERS + member) * size + row, loss)
-    g = (chances / normaliser - tl.where(true, 1.0, 0.0)) * row_weight
-    tl.store(by_logits + (row * MEMBERS + member) * BC + c, g)
-    for start in range(begin, end, ENTRIES):
+    begin, end = tl.load(offsets + step * size), tl.load(offsets + (step + 1) * size)
+    member, c = tl.program_id(1), tl.arange(0, BC)
+    for start in range(begin + tl.program_id(0) * ENTRIES, end, tl.num_programs(0) * ENTRIES):
         e = start + tl.arange(0, ENTRIES)
         column = tl.load(columns + e, mask=e < end, other=0)
         value = tl.load(values + e, mask=e < end, other=0.0)
-        place = (column[:, None] * MEMBERS + member) * BC + c[None, :]
+        row = tl.load(rows + e, mask=e < end, other=0)
+        first, last = tl.load(rows + start), tl.load(rows + tl.minimum(start + ENTRIES, end) - 1)
         inside = (e < end)[:, None] & (c < BC)[None, :]
-        tl.atomic_add(by_narrow + place, g[None, :] * value[:, None], mask=inside, sem="relaxed")
+        place = (column[:, None] * MEMBERS + member) * BC + c[None, :]
+        share = tl.load(narrow + place, mask=inside, other=0.0) * value[:, None]
+        if first == last:
+            of_row = mixed + (first * MEMBERS + member) * BC + c
+            tl.atomic_add(of_row, tl.sum(share, 0), sem="relaxed")
+        else:
+            place = (row[:, None] * MEMBERS + member) * BC + c[None, :]
+            tl.atomic_add(mixed + place, share, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def _losses(
+    row, there, member, mixed, own, bias, labels, row_weights, classes,
+    HAS_BIAS: tl.constexpr, OWN: tl.constexpr, MEMBERS: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Of some rows, for one network: the weighted cross entropy of their logits
+    mixed + own + b2, and its gradient by logits.
+
+    Of a pair, the second network has no own rows, and both products count twice.
+    """
+    c = tl.arange(0, BC)
+    known = there[:, None] & (c < classes)[None, :]
+    logits = tl.load(mixed + (row[:, None] * MEMBERS + member) * BC + c[None, :], mask=known)
+    if OWN:
+        mine = known & (member + c * 0 == 0)[None, :]
+        logits += tl.load(own + row[:, None] * BC + c[None, :], mask=mine, other=0.0)
+    logits *= MEMBERS
+    if HAS_BIAS:
+        logits += tl.load(bias + c, mask=c < classes, other=0.0)[None, :]
+    logits = tl.where((c < classes)[None, :], tl.where(known, logits, 0.0), float("-inf"))
+    label = tl.load(labels + row, mask=there, other=0)
+    row_weight = tl.load(row_weights + row, mask=there, other=0.0)
+    largest = tl.max(logits, 1)
+    chances = tl.exp(logits - largest[:, None])
+    normaliser = tl.sum(chances, 1)
+    true = c[None, :] == label[:, None]
+    at_label = tl.sum(tl.where(true, logits, 0.0), 1)
+    loss = row_weight * (largest + tl.log(normaliser) - at_label) / MEMBERS
+    g = (chances / normaliser[:, None] - tl.where(true, 1.0, 0.0)) * row_weight[:, None]
+    return loss, g
+
+
+@triton.jit(do_not_specialize=["step"])
+def losses_back(
+    step, offsets, rows, columns, values, mixed, own, bias, labels, row_weights,
+    by_narrow, by_logits, losses, size, classes,
+    HAS_BIAS: tl.constexpr, OWN: tl.constexpr, MEMBERS: tl.constexpr,
+    ROWS: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """The rows' losses, their gradient by logits, and by_narrow += adjᵀ·by_logits.
+
+    The first programs are for rows, the others for entries, which compute the gradient of their
+    rows once more.
+    """
+    member, c = tl.program_id(1), tl.arange(0, BC)
+    labels += step * size
+    row_weights += step * size
+    of_rows = tl.cdiv(size, ROWS)
+    if tl.program_id(0) < of_rows:
+        row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+        there = row < size
+        loss, g = _losses(
+            row, there, member, mixed, own, bias, labels, row_weights, classes,
+            HAS_BIAS, OWN, MEMBERS, BC,
+        )  # fmt: skip
+        tl.store(losses + (step * MEMBERS + member) * size + row, loss, mask=there)
+        place = (row[:, None] * MEMBERS + member) * BC + c[None, :]
+        tl.store(by_logits + place, g, mask=there[:, None] & (c < BC)[None, :])
+    else:
+        begin, end = tl.load(offsets + step * size), tl.load(offsets + (step + 1) * size)
+        program, programs = tl.program_id(0) - of_rows, tl.num_programs(0) - of_rows
+        for start in range(begin + program * ROWS, end, programs * ROWS):
+            e = start + tl.arange(0, ROWS)
+            there = e < end
+            row = tl.load(rows + e, mask=there, other=0)
+            column = tl.load(columns + e, mask=there, other=0)
+            value = tl.load(values + e, mask=there, other=0.0)
+            _, g = _losses(
+                row, there, member, mixed, own, bias, labels, row_weights, classes,
+                HAS_BIAS, OWN, MEMBERS, BC,
+            )  # fmt: skip
+            place = (column[:, None] * MEMBERS + member) * BC + c[None, :]
+            inside = there[:, None] & (c < BC)[None, :]
+            tl.atomic_add(by_narrow + place, g * value[:, None], mask=inside, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["step"])
 def activate_back(
     step, z, bias, gamma, beta, n_sources, weight, own_weight, by_narrow, by_logits, gradient, sums,
-    size, room, d, classes, steps, seed, rate,
+    size, room, d, steps, seed, rate,
     HAS_BIAS: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, OWN: tl.constexpr,
     MEMBERS: tl.constexpr, PRECISION: tl.constexpr,
     ROWS: tl.constexpr, BD: tl.constexpr, BC: tl.constexpr,
@@ -203,10 +253,10 @@ def activate_back(
         row, n, c = first + tl.arange(0, ROWS), tl.arange(0, BD), tl.arange(0, BC)
         known = (row < count)[:, None] & (c < BC)[None, :]
         g = tl.zeros((ROWS, BD), tl.float32)
-        w = tl.trans(_last_weights(weight, n, d, classes, BC))
+        w = tl.trans(_last_weights(weight, n, d, BC))
         if OWN:
             wanted = tl.where(first < size, d // MEMBERS, 0)
-            v = tl.trans(_last_weights(own_weight, n, wanted, classes, BC))
+            v = tl.trans(_last_weights(own_weight, n, wanted, BC))
         there, value, scale = _before_relu(z, bias, row, n, count, room, d, HAS_BIAS, NORM, 1)
         for member in tl.static_range(MEMBERS):
             place = (row[:, None] * MEMBERS + member) * BC + c[None, :]

@@ -14,17 +14,26 @@ from triton.runtime.errors import OutOfResources as OutOfResources  # raised by 
 
 from fastgcn.kernels.gpu.blocks import BlockBuffers
 from fastgcn.kernels.gpu.dense import first_gradient, first_product, second_gradients
-from fastgcn.kernels.gpu.layers import activate, activate_back, add_sums, gather_rows, loss_rows
+from fastgcn.kernels.gpu.layers import (
+    activate,
+    activate_back,
+    add_sums,
+    gather_rows,
+    losses_back,
+    mix_entries,
+)
 
 
 @triton.jit(do_not_specialize=["step"])
 def _adam(
-    step, weight, mean, square, gradient, decay, active, steps, count, rate, copied, first,
-    SOME: tl.constexpr, COPY: tl.constexpr, BLOCK: tl.constexpr,
+    step, weight, mean, square, gradient, decay, active, steps, count, rate,
+    copied, first, padded, begin, end, columns,
+    SOME: tl.constexpr, COPY: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Adam (Kingma & Ba), L2 added to the gradient as torch does; the gradient is zero then.
 
-    With `COPY`, the `first` weights are copied.
+    With `COPY`, the `first` weights are copied, and those from `begin` to `end` as rows of some
+    `columns`, padded to `WIDE`.
     """
     if SOME:  # noqa: SIM102 (a constant of the compiler)
         if tl.load(active + step) == 0:
@@ -47,9 +56,29 @@ def _adam(
     tl.store(weight + place, new, mask=there)
     if COPY:
         tl.store(copied + place, new, mask=place < first)
+        start = tl.program_id(0) * BLOCK
+        if (start < end) & (start + BLOCK > begin):
+            entry = place - begin
+            wide = entry // columns * WIDE + entry % columns
+            tl.store(padded + wide, new, mask=(place >= begin) & (place < end))
     tl.store(mean + place, m, mask=there)
     tl.store(square + place, s, mask=there)
     tl.store(gradient + place, w * 0, mask=there)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What kernels read of two weights among all, in forms that they read fast.
+
+    Attributes:
+        first: (k, d) of any float type, of the first k·d weights.
+        last: (r, w), of r rows of weights, from number `begin` on; `columns` of them a row.
+    """
+
+    first: Tensor
+    last: Tensor
+    begin: int
+    columns: int
 
 
 def adam(
@@ -63,32 +92,39 @@ def adam(
     *,
     step: int = 0,
     active: Tensor | None = None,
-    copied: Tensor | None = None,
+    copies: Copies | None = None,
 ) -> None:
     """Adam's step of weights (m,) with their moments and L2, after `steps` (1,) + `step` others.
 
     The gradient (m,) is zero afterwards. Nothing is done if `active` (K,) is 0 at `step`.
-    `copied` (k, d), of any float type, becomes a copy of the first k·d weights.
+    `copies` are those of the new weights afterwards.
     """
     some = steps if active is None else active
+    copied = Copies(weight[:0], weight[:0, None], 0, 1) if copies is None else copies
+    rows, wide = copied.last.shape
     _adam[(triton.cdiv(len(weight), _ADAM_BLOCK),)](
         step, weight, mean, square, gradient, decay, some, steps, len(weight), rate,
-        weight if copied is None else copied, 0 if copied is None else copied.numel(),
-        SOME=active is not None, COPY=copied is not None, BLOCK=_ADAM_BLOCK,
+        copied.first, copied.first.numel(),
+        copied.last, copied.begin, copied.begin + rows * copied.columns, copied.columns,
+        SOME=active is not None, COPY=copies is not None, WIDE=wide, BLOCK=_ADAM_BLOCK,
     )  # fmt: skip
 
 
 # Rows, columns and entries of the kernels' tiles, for an H200.
 _GATHER = {"ROWS": 4, "COLUMNS": 512, "num_warps": 4}
+_GATHERING = 264  # programs that gather
 _ACTIVATE = {"ROWS": 16, "num_warps": 8}
 _BACK = {"ROWS": 16, "num_warps": 8}
-_LOSS = {"ENTRIES": 32, "num_warps": 4}
+_MIX = {"ENTRIES": 32, "num_warps": 4}
+_LOSS = {"ROWS": 16, "num_warps": 4}
 _FIRST = {"BM": 64, "BK": 64, "num_warps": 4, "num_stages": 3}
-_FIRST_BACK = {"BF": 64, "BR": 32, "num_warps": 4, "num_stages": 3}
+_FIRST_BACK = {"BF": 64, "BR": 64, "num_warps": 4, "num_stages": 3}
 _SECOND = {"BR": 64, "num_warps": 8}
 
 # Programs of a product that keep the device busy, and the columns of the first one's tiles.
 _PROGRAMS, _PRODUCT_COLUMNS = 132, 128
+# Programs that share a batch's entries: so many are all at work at once.
+_SHARING = 4 * _PROGRAMS
 # Columns of the gathered rows are padded to a multiple of this, with zeros.
 _WIDE = 64
 
@@ -96,7 +132,7 @@ _WIDE = 64
 # some rows.
 _WIDEST, _LARGEST_TILE = 512, 1 << 15
 # Numbers that a program of Adam moves.
-_ADAM_BLOCK = 1024
+_ADAM_BLOCK = 256
 
 
 def _padded(width: int) -> int:
@@ -192,11 +228,14 @@ class NetworkStep:
         # Two, so that the rows of the next step are gathered during this one.
         self.inputs = [zeros(sources, wide, dtype=self.kept) for _ in range(2)]
         self.weight = zeros(wide, self.d, dtype=self.kept)
+        self.last = zeros(len(weights.second.weight), self.bc)
         self.copied.copy_(weights.first.weight)
+        self.last[:, : self.classes] = weights.second.weight
         self.z = zeros(self.parts, sources, self.d)
         self.hidden, self.gradient = (zeros(sources, self.d, dtype=self.kept) for _ in range(2))
         self.narrow, self.by_narrow = (zeros(sources, self.members, self.bc) for _ in range(2))
-        self.own, self.by_logits = zeros(size, self.bc), zeros(size, self.members, self.bc)
+        self.mixed, self.by_logits = (zeros(size, self.members, self.bc) for _ in range(2))
+        self.own = zeros(size, self.bc)
         self.sums = zeros(triton.cdiv(sources, _BACK["ROWS"]), 3, self.d)
         self.aside, self.gathering = Aside(device), Aside(device)
 
@@ -208,9 +247,8 @@ class NetworkStep:
     def gather(self, step: int, blocks: BlockBuffers, steps: Tensor) -> None:
         """Gather the input rows of batch number `step` among K. They do not depend on weights."""
         beside, room = self.x if self.beside is None else self.beside, blocks.sources.shape[1]
-        grid = triton.cdiv(room, _GATHER["ROWS"]), triton.cdiv(self.columns, _GATHER["COLUMNS"])
         out = self.inputs[step % 2]
-        gather_rows[grid](
+        gather_rows[(_GATHERING,)](
             step, self.x, self.x.stride(0), beside, beside.stride(0),
             blocks.sources, blocks.n_sources, out, out.stride(0), room, self.width, self.columns,
             steps, self.seed, self.rates[0],
@@ -241,14 +279,14 @@ class NetworkStep:
             known.first if each is None else each
             for each in (known.bias, known.gamma, known.beta, known.out_bias)
         )
-        w2, count = known.second.weight, blocks.n_sources
+        count, w2 = blocks.n_sources, self.last
         r2 = w2[d:] if known.own else w2
         own = {"OWN": known.own, "MEMBERS": self.members}
         dots = {"PRECISION": self.precision}
         norm = {"HAS_BIAS": known.bias is not None, "NORM": known.gamma is not None}
         kind = norm | own | dots | {"DROP": self.rates[1] > 0, "BD": self.bd, "BC": self.bc}
         normed = self.z, bias.weight, gamma.weight, beta.weight, count, w2, r2
-        shape = size, room, d, classes, steps, self.seed, self.rates[1]
+        shape = size, room, d, steps, self.seed, self.rates[1]
         self._first_product(step, x, count)
         if following:  # begun now: both wait for memory
             with self.gathering:
@@ -257,14 +295,19 @@ class NetworkStep:
             step, *normed, self.hidden, self.narrow, self.own, self.by_narrow, *shape,
             PARTS=self.parts, **kind, **_ACTIVATE,
         )  # fmt: skip
-        loss_rows[(size, self.members)](
-            step, *blocks.csr, self.narrow, self.own, out_bias.weight, labels, row_weights,
+        entries = blocks.offsets, blocks.entry_rows, blocks.columns, blocks.entries
+        mix_entries[(_SHARING, self.members)](
+            step, *entries, self.narrow, self.mixed, size,
+            MEMBERS=self.members, BC=self.bc, **_MIX,
+        )  # fmt: skip
+        losses_back[(triton.cdiv(size, _LOSS["ROWS"]) + _SHARING, self.members)](
+            step, *entries, self.mixed, self.own, out_bias.weight, labels, row_weights,
             self.by_narrow, self.by_logits, losses, size, classes,
             HAS_BIAS=known.out_bias is not None, **own, BC=self.bc, **_LOSS,
         )  # fmt: skip
         with self.aside:
             second_gradients[(triton.cdiv(max(room, size), _SECOND["BR"]),)](
-                step, self.hidden, self.by_narrow, self.by_logits, count,
+                step, self.hidden, self.by_narrow, self.by_logits, self.mixed, count,
                 known.second.gradient, out_bias.gradient, size, d, classes,
                 HAS_BIAS=known.out_bias is not None, **own, **dots, BD=self.bd, BC=self.bc,
                 **_SECOND,
