@@ -146,7 +146,7 @@ _SLOW_ON_REDDIT = ("graphsage-gcn", "graphsage-mean", "gcn-batched")
 
 
 def full() -> Scale:
-    """The paper's experiments; some hours on two cores, most of it GraphSAGE on Pubmed."""
+    """The paper's experiments; an hour of one core beyond what `accuracy` has on file."""
     public = transductive()
     kipf = Limit(epochs=200)  # their own number of epochs
     slow = Limit(seeds=1, epochs=1)  # a minute each, where FastGCN takes a quarter of a second
