@@ -18,13 +18,13 @@ def test_our_default_is_compared_with_trees(
 ) -> None:
     monkeypatch.setattr(tables, "RATES", (0.1,))
     monkeypatch.setattr(tables, "LEAVES", (7,))
-    compared, results = experiment(SMALL), Results(tmp_path / "r.jsonl")
-    assert measure([compared], results) == 4
+    compared, results = experiment(SMALL, seeds=2), Results(tmp_path / "r.jsonl")
+    assert measure([compared], results) == 5
     table, claims = compared.show(results)
     assert len(claims.rows) == 1  # type: ignore[union-attr]
     names = [row[0] for row in table.rows]  # type: ignore[union-attr]
-    assert names[0] == "`import` and `train`, seed 0"
-    assert len(names) == 4
+    assert names[:2] == [f"`import` and `train`, seed {seed}" for seed in (0, 1)]
+    assert len(names) == 5
     assert all(0 <= float(cell) <= 1 for row in table.rows for cell in row[1:5])  # type: ignore[union-attr]
 
 
