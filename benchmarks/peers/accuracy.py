@@ -7,7 +7,7 @@ one for each of PyG's three kinds of network, whose settings validation chooses.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
@@ -20,13 +20,12 @@ import torch
 
 from benchmarks.cases import graph
 from benchmarks.peers import sparse
-from benchmarks.peers.networks import KINDS, Setting, grid
+from benchmarks.peers.networks import KINDS, grid
 from benchmarks.peers.search import (
     EPOCHS,
     PATIENCE,
     Task,
     Trainer,
-    Tried,
     make_trainers,
     select,
     train,
@@ -44,9 +43,6 @@ LARGE = ("blogcatalog", "coauthor_cs", "wordnet")
 DATA = ("cora", "cora_ml", "citeseer", "acm", "pubmed", "amazon_photo", *LARGE)
 OFFICIAL = ("cora", "citeseer", "pubmed")  # which have the splits `public` and `full`
 SPLITS, SEEDS = 5, 5
-
-# Settings of a large one that a GPU has memory for at a time.
-_AT_A_TIME = 4
 
 # The share of the time that the first seed of the large ones leaves to further seeds of the others.
 _RESERVE = 0.15
@@ -155,38 +151,27 @@ def skips_zeros(data: str, device: str) -> bool:
     return device == "cpu" or data in LARGE
 
 
-Trainers = tuple[list[Trainer], str]  # of some settings, and what form they are
-
-
 class Peers:
-    """PyG's side on one device; trainers of a small graph serve all its splits and seeds."""
+    """PyG's side on one device; the trainers of a graph serve all its splits and seeds."""
 
     def __init__(self, device: str) -> None:
         self.device = device
         self._tasks: dict[str, Task] = {}
-        self._trainers: dict[tuple[str, str], Trainers] = {}
+        self._trainers: dict[tuple[str, str], tuple[list[Trainer], str]] = {}
 
     def search(self, kind: str, cell: Cell) -> Record:
         """Train all settings, select one by validation, and only then score its predictions."""
-        on, settings = cell.load(), grid(kind)
+        on = cell.load()
         if cell.data not in self._tasks:
             self._tasks[cell.data] = task_of(on, self.device)
         task, start = self._tasks[cell.data], time.perf_counter()
         use_split(task, on)
-        by_sparse = skips_zeros(cell.data, self.device) and not isinstance(on.features, np.ndarray)
-        make: Callable[[Sequence[Setting]], Trainers] = partial(make_trainers, task)
-        if by_sparse:
-            make = partial(sparse.make_trainers, task, on.features)
-        if cell.data in LARGE and not by_sparse:
-            parts = [settings[i : i + _AT_A_TIME] for i in range(0, len(settings), _AT_A_TIME)]
-            searched = [trained(*make(part), cell.seed) for part in parts]
-        else:
-            if (cell.data, kind) not in self._trainers:
-                self._trainers[cell.data, kind] = make(settings)
-            searched = [trained(*self._trainers[cell.data, kind], cell.seed)]
+        if (cell.data, kind) not in self._trainers:
+            self._trainers[cell.data, kind] = self._make(cell.data, on, kind)
+        trainers, form = self._trainers[cell.data, kind]
+        tried = train(trainers, cell.seed)
+        predictions = [trainer.predictions() for trainer in trainers]
         seconds = time.perf_counter() - start
-        tried = [each for part in searched for each in part.tried]
-        predictions = [each for part in searched for each in part.predictions]
         at = select(tried)
         return {
             "val_micro_f1": tried[at].val_micro_f1,
@@ -195,23 +180,17 @@ class Peers:
                 (round(t.val_micro_f1, 5), round(t.val_loss, 4), t.best_epoch, t.epochs)
                 for t in tried
             ],
-            "form": searched[0].form,
+            "form": form,
             "seconds": round(seconds, 3),
             "test_micro_f1": test_score(on, predictions[at]),
         }
 
-
-class Trained(NamedTuple):
-    """Trained settings, the classes that each predicts for all nodes, and their form."""
-
-    tried: list[Tried]
-    predictions: list[IntArray]
-    form: str
-
-
-def trained(trainers: Sequence[Trainer], form: str, seed: int) -> Trained:
-    tried = train(trainers, seed)
-    return Trained(tried, [trainer.predictions() for trainer in trainers], form)
+    def _make(self, data: str, on: Graph, kind: str) -> tuple[list[Trainer], str]:
+        """Trainers of all settings of a kind, and what form they are."""
+        task, settings = self._tasks[data], grid(kind)
+        if skips_zeros(data, self.device) and not isinstance(on.features, np.ndarray):
+            return sparse.make_trainers(task, on.features, settings)
+        return make_trainers(task, settings)
 
 
 def measure_peers(path: Path, plan: Plan, device: str, until: float) -> int:

@@ -359,16 +359,12 @@ def test_the_grid_is_that_of_the_comparison() -> None:
     assert len(settings) == len({*settings}) == 36
 
 
-def test_large_graphs_are_searched_in_parts(
-    quick: Graph,  # noqa: ARG001
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_search_begins_again(quick: Graph) -> None:  # noqa: ARG001
     peers = Peers("cpu")
     cell = Cell("any", "random", 0, 0)
     whole, again = peers.search("MLP", cell), peers.search("MLP", cell)
     assert len(peers._trainers) == 1
-    monkeypatch.setattr(accuracy, "LARGE", ("any",))
-    in_parts = Peers("cpu").search("MLP", cell)
-    for found in (whole, again, in_parts):
+    other = Peers("cpu").search("MLP", cell)
+    for found in (whole, again, other):
         found.pop("seconds")
-    assert whole == again == in_parts
+    assert whole == again == other
